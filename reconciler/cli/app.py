@@ -1,0 +1,82 @@
+"""The `reconciler` command: what is given before a command, and how every command ends.
+
+Invariant: whatever happens becomes one clear message on stderr and an exit code of the table; a traceback needs --debug.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]  # imported there, not listed
+
+from reconciler.cli.commands import LazyGroup
+from reconciler.cli.exitcodes import ExitCode, exit_code
+from reconciler.cli.failing import explain, explain_usage, own_up
+from reconciler.cli.flags import ConnectionFlags
+from reconciler.cli.options import flattened
+from reconciler.cli.session import Session
+from reconciler.cli.terminal import Terminal
+from reconciler.errors import ReconcilerError
+
+app = typer.Typer(
+    name="reconciler", cls=LazyGroup, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+_COMPLETE = "_RECONCILER_COMPLETE"
+"""Set by the shell when it wants to know how a line could go on."""
+
+
+@app.callback(invoke_without_command=True)
+@flattened
+def root(
+    ctx: typer.Context,
+    connection: ConnectionFlags,
+    *,
+    owner: Annotated[str | None, typer.Option(envvar="RECONCILER_OWNER", help="Whose resources these are")] = None,
+    print_config: Annotated[bool, typer.Option("--print-config", help="Show every setting with its origin")] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="RECONCILER_DEBUG", help="Tracebacks and more logs")] = False,
+) -> None:
+    """A GitOps reconciler for NATS JetStream that never loses a message while it changes things."""
+    terminal = ctx.ensure_object(Terminal)
+    terminal.debug = debug
+    session = Session(terminal=terminal, environ=os.environ, owner_flag=owner, connection=connection)
+    ctx.obj = session
+    if print_config:
+        from reconciler.cli.print_config import print_settings  # noqa: PLC0415 - no other call pays for it
+
+        print_settings(session)
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        terminal.text(ctx.get_help())
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def main() -> None:
+    """Run the command line and end the process."""
+    if _COMPLETE in os.environ:
+        completion_init()
+    terminal = Terminal(os.environ)
+    code = run(sys.argv[1:], terminal)
+    terminal.close()
+    sys.exit(code)
+
+
+def run(arguments: list[str], terminal: Terminal) -> int:
+    """Run one command; the exit code."""
+    try:
+        command = typer.main.get_command(app)
+        return int(command.main(arguments, prog_name="reconciler", standalone_mode=False, obj=terminal) or ExitCode.OK)
+    except typer.TyperException as error:
+        explain_usage(error, terminal)
+        return ExitCode.USAGE
+    except ReconcilerError as error:
+        explain(error, terminal)
+        return exit_code(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last resort: whatever is left is our mistake
+        own_up(error, terminal)
+        return ExitCode.FAILED

@@ -1,0 +1,67 @@
+"""`reconciler apply`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reconciler.cli import connecting
+from reconciler.cli.applying import Task, apply_task
+from reconciler.cli.confirm import must_be_able_to_ask
+from reconciler.cli.duration import seconds
+from reconciler.cli.exitcodes import ExitCode
+from reconciler.cli.flags import PlanFlags, SourceFlags, TextOrJson
+from reconciler.cli.options import flattened
+from reconciler.cli.planning import declared
+from reconciler.cli.session import Session, session_of
+from reconciler.engine import ApplyOptions, SavedPlan, load_saved, make_plan, replan
+from reconciler.errors import UsageError
+from reconciler.manifests.source import SourceFile
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manner:
+    """How it is done."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False
+    go_on: Annotated[bool, typer.Option("--continue", help="Do the rest although something is blocked")] = False
+    timeout: Annotated[str, typer.Option(metavar="D", help="Longest time for everything, procedures included")] = "5m"
+    format_: TextOrJson = "text"
+
+
+@app.command()
+@flattened
+def apply(
+    ctx: typer.Context,
+    source: SourceFlags,
+    flags: PlanFlags,
+    manner: _Manner,
+    saved: Annotated[Path | None, typer.Argument(metavar="[plan.json]", help="A plan that `plan --out` wrote")] = None,
+) -> ExitCode:
+    """Make JetStream as declared, or exactly as a saved plan says."""
+    session = session_of(ctx)
+    options = ApplyOptions(continue_=manner.go_on, timeout=seconds("--timeout", manner.timeout))
+    if saved and (source != SourceFlags() or flags != PlanFlags()):
+        msg = f"{saved} already says what to do: give either it or -f with the flags of a plan"
+        raise UsageError(msg)
+    must_be_able_to_ask(session, yes=manner.yes)
+    task = _of_saved(_read(saved)) if saved else _of_manifests(session, source, flags)
+    return connecting.run(session, apply_task(session, task, options, yes=manner.yes, json=manner.format_ == "json"))
+
+
+def _of_manifests(session: Session, source: SourceFlags, flags: PlanFlags) -> Task:
+    desired, rules = declared(session, source, flags)
+    return Task(desired, rules, lambda reader: make_plan(desired, rules, reader), ", ".join(source.files))
+
+
+def _of_saved(saved: SavedPlan) -> Task:
+    return Task(saved.desired, saved.rules, lambda reader: replan(saved, reader), "a saved plan")
+
+
+def _read(path: Path) -> SavedPlan:
+    return load_saved(SourceFile(str(path), str(path), (0, 0, 0)).read(), str(path))

@@ -1,0 +1,99 @@
+"""Plan, ask, take the lease, plan again, apply.
+
+Invariant: what is written was planned while the lease was held, and is what the person said yes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from reconciler.cli.confirm import confirm
+from reconciler.cli.connecting import connected
+from reconciler.cli.exitcodes import ExitCode
+from reconciler.cli.progress import Progress
+from reconciler.cli.session import Session
+from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, Result, SystemClock, apply_plan
+from reconciler.errors import Refused
+from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.writer import JetStreamWriter
+from reconciler.model.desired import Desired
+from reconciler.plan.change import Action, Plan, Rules
+from reconciler.render.json import Ended, apply_document
+from reconciler.render.text import plan_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be applied; `plan` makes the plan from what is live now."""
+
+    desired: Desired
+    rules: Rules
+    plan: Callable[[LiveReader], Awaitable[Planned]]
+    source: str
+    """Where it comes from, for whoever meets our lease."""
+
+
+async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes: bool, json: bool) -> ExitCode:
+    """The whole of `apply`."""
+    terminal = session.terminal
+    async with connected(session, task.desired) as apis:
+        reader = JetStreamReader(apis)
+        with terminal.working("looking at JetStream"):
+            first = await task.plan(reader)
+        if not json:
+            terminal.lines(plan_lines(first.plan))
+        lease = KvLease(apis(""), task.rules.owner, Holder(source=task.source, revision=task.desired.revision))
+        ports = Ports(reader, JetStreamWriter(apis), lease, SystemClock(), Progress(terminal, on_stdout=not json))
+        if not _would_write(first.plan, options):
+            return _finish(session, await apply_plan(first, ports, options), json=json)
+        if not yes and not await confirm(session, "Apply this plan?"):
+            terminal.say("nothing was written")
+            return ExitCode.FAILED
+        async with lease.take():
+            planned = await task.plan(reader)  # again, now that nobody else of this owner may write
+            if planned.plan.fingerprint != first.plan.fingerprint:
+                _tell_of_changes(session, planned.plan, yes=yes, json=json)
+            if not json:
+                terminal.lines([""])
+            applied = await apply_plan(planned, ports, options)
+    return _finish(session, applied, json=json)
+
+
+def _tell_of_changes(session: Session, plan: Plan, *, yes: bool, json: bool) -> None:
+    """The plan has become another one: a person said yes to what it was, `--yes` to whatever it is."""
+    message = "what is live has changed since the plan was shown"
+    if not yes:
+        raise Refused((f"{message}: look at it again",))
+    session.terminal.warn(f"{message}; this is what is applied")
+    if not json:
+        session.terminal.lines(plan_lines(plan))
+
+
+def _would_write(plan: Plan, options: ApplyOptions) -> bool:
+    """Whether there is anything to ask about and to take the lease for; without the lease nothing can be written."""
+    possible = any(change.action is not Action.BLOCKED for change in plan.changes)
+    return possible and not plan.refused and (options.continue_ or not plan.blocked)
+
+
+def _finish(session: Session, applied: Applied, *, json: bool) -> ExitCode:
+    terminal = session.terminal
+    if json:
+        ended = {outcome.change.key: Ended(outcome.result.value, outcome.error) for outcome in applied.outcomes}
+        terminal.json(apply_document(applied.plan, ended))
+    for reason in applied.refused:
+        terminal.fail(f"refused, nothing was written: {reason}")
+    if applied.refused and not applied.plan.refused and len(applied.plan.blocked) < len(applied.plan.changes):
+        terminal.say("With --continue the changes that are not blocked would be made.")
+    if not json and applied.outcomes:
+        terminal.lines([_summary(applied)])
+    return ExitCode(int(applied.verdict))
+
+
+def _summary(applied: Applied) -> Text:
+    counts = {result: sum(outcome.result is result for outcome in applied.outcomes) for result in Result}
+    shown = ", ".join(f"{count} {result.value}" for result, count in counts.items() if count or result is Result.APPLIED)
+    return Text(f"Apply: {shown}", style="bold")

@@ -1,0 +1,63 @@
+"""One connection for the time of a command.
+
+Invariant: SIGTERM ends a command like Ctrl-C does, so that a lease is always given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import structlog
+
+from reconciler.cli.session import Session
+from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.settings import ConnectionSettings, redact, resolve
+from reconciler.model.desired import Desired
+
+T = TypeVar("T")
+
+
+def run(session: Session, work: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's asynchronous part to its end; raises KeyboardInterrupt when it was interrupted."""
+    level = logging.DEBUG if session.terminal.debug else logging.ERROR
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
+    )
+    logging.basicConfig(stream=sys.stderr, level=level)
+    return asyncio.run(_terminable(work))
+
+
+async def _terminable(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+def settings_of(session: Session, desired: Desired | None = None) -> ConnectionSettings:
+    """Flags, environment and contexts; the manifests' Environment has a say only where none of them names a server."""
+    flags, context = session.connection.settings(), session.connection.context
+    named = flags["server"] or context or session.environ.get("NATS_URL") or session.environ.get("NATS_CONTEXT")
+    if desired is not None and not named:
+        flags["server"] = desired.url or None
+        context = desired.context or None
+    return resolve(flags, session.environ, context).settings
+
+
+@asynccontextmanager
+async def connected(session: Session, desired: Desired | None = None) -> AsyncIterator[DomainApis]:
+    """The JetStream APIs over a connection of this command's own."""
+    settings = settings_of(session, desired)
+    with session.terminal.working(f"connecting to {redact(','.join(settings.servers))}"):
+        connection = await Connection.open(settings)
+    async with connection:
+        yield DomainApis(connection)

@@ -1,0 +1,44 @@
+"""What a command that failed says, on stderr.
+
+Invariant: one clear message; a traceback only with --debug.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+import typer
+
+from reconciler.cli.github import in_github
+from reconciler.cli.problems import problem_lines, total
+from reconciler.cli.terminal import Terminal
+from reconciler.errors import InvalidInput, ReconcilerError
+
+
+def explain_usage(error: typer.TyperException, terminal: Terminal) -> None:
+    """A command line that makes no sense."""
+    terminal.fail(error.format_message())
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        terminal.say(f"Try `{context.command_path} --help`.")
+
+
+def explain(error: ReconcilerError, terminal: Terminal) -> None:
+    """Something that can go wrong and did."""
+    if terminal.debug:
+        terminal.say("".join(traceback.format_exception(error)))
+    if isinstance(error, InvalidInput):
+        for line in problem_lines(error.problems, github=in_github(terminal.environ)):
+            terminal.say(line)
+        terminal.fail(total(error.problems))
+    else:
+        terminal.fail(str(error))
+
+
+def own_up(error: Exception, terminal: Terminal) -> None:
+    """Something that should not have happened."""
+    terminal.fail(f"this is a bug in reconciler, please report it: {type(error).__name__}: {error}")
+    if terminal.debug:
+        terminal.say("".join(traceback.format_exception(error)))
+    else:
+        terminal.say("Run it again with --debug for the traceback.")

@@ -1,0 +1,32 @@
+"""From `-f PATH… --env E` to Desired, with the warnings on stderr."""
+
+from __future__ import annotations
+
+import sys
+
+from reconciler.cli.flags import SourceFlags
+from reconciler.cli.session import Session
+from reconciler.errors import UsageError
+from reconciler.manifests.loader import Loaded, Loader
+from reconciler.manifests.source import STDIN
+
+
+def load(session: Session, source: SourceFlags) -> Loaded:
+    """Everything that is declared, its warnings told; raises InvalidInput with all problems."""
+    loaded = read(session, source)
+    for warning in loaded.warnings:
+        session.terminal.warn(str(warning))
+    return loaded
+
+
+def read(session: Session, source: SourceFlags) -> Loaded:
+    """The same, with the warnings left to the caller."""
+    if not source.files:
+        msg = "which manifests? Give a file or directory with -f PATH (or RECONCILER_FILE), - for stdin"
+        raise UsageError(msg)
+    if "" in source.files:
+        msg = "-f got an empty path (a variable that is not set?); for this directory write -f ."
+        raise UsageError(msg)
+    stdin = sys.stdin.buffer.read() if STDIN in source.files else b""
+    with session.terminal.working("reading manifests"):
+        return Loader().load(source.files, source.env, stdin)

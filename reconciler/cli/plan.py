@@ -1,0 +1,66 @@
+"""`reconciler plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from reconciler.cli import connecting
+from reconciler.cli.exitcodes import ExitCode
+from reconciler.cli.flags import PlanFlags, SourceFlags
+from reconciler.cli.github import add_summary
+from reconciler.cli.options import flattened
+from reconciler.cli.planning import planned
+from reconciler.cli.session import Session, session_of
+from reconciler.engine import Planned, save
+from reconciler.errors import ReconcilerError
+from reconciler.plan.change import Plan
+from reconciler.render.json import plan_document
+from reconciler.render.markdown import plan_markdown
+from reconciler.render.text import plan_lines
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What comes of the plan."""
+
+    format_: Annotated[Literal["text", "json", "markdown"], typer.Option("--format", help="How to print")] = "text"
+    out: Annotated[Path | None, typer.Option(help="Write the plan to a file for `apply FILE`", show_default=False)] = None
+    detailed_exitcode: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 2 when anything differs")] = False
+
+
+@app.command()
+@flattened
+def plan(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, result: _Result) -> ExitCode:
+    """Show what apply would do, changing nothing."""
+    session = session_of(ctx)
+    made = connecting.run(session, planned(session, source, flags))
+    _print(session, made.plan, result.format_)
+    add_summary(session.terminal, plan_markdown(made.plan))
+    if result.out:
+        _write(result.out, made)
+    if made.plan.refused:
+        return ExitCode.REFUSED
+    return ExitCode.CHANGES if result.detailed_exitcode and made.plan.changes else ExitCode.OK
+
+
+def _print(session: Session, made: Plan, how: str) -> None:
+    if how == "json":
+        session.terminal.json(plan_document(made))
+    elif how == "markdown":
+        session.terminal.text(plan_markdown(made))
+    else:
+        session.terminal.lines(plan_lines(made))
+
+
+def _write(path: Path, made: Planned) -> None:
+    try:
+        path.write_bytes(save(made, plan_document(made.plan)))
+    except OSError as error:
+        msg = f"the plan cannot be written to {path}: {error.strerror}"
+        raise ReconcilerError(msg) from error

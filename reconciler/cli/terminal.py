@@ -1,0 +1,118 @@
+"""Where output goes: data to stdout, everything else to stderr, colour only where someone looks.
+
+Invariant: a reader that goes away (`| head`) never changes what a command does or how it ends; output just stops.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import IO, Any
+
+import orjson
+from rich.console import Console
+from rich.text import Text
+
+
+class _QuietConsole(Console):
+    """A console that outlives its reader."""
+
+    def on_broken_pipe(self) -> None:
+        _discard(self.file)
+
+
+class Terminal:
+    """stdout and stderr of one command."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.debug = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # an ASCII terminal gets "\u2192", not a crash
+        self._out = _console(sys.stdout, environ)
+        self._err = _console(sys.stderr, environ)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether there is somebody to ask."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+    def lines(self, lines: Iterable[Text | str]) -> None:
+        """Data for people, on stdout; each line as long as it is."""
+        for line in lines:
+            self._out.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    def text(self, text: str) -> None:
+        """Data as it is, on stdout."""
+        try:
+            sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _discard(sys.stdout)
+
+    def json(self, document: Any) -> None:  # noqa: ANN401 - anything JSON can say
+        """One JSON document on stdout."""
+        self.text(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+    def say(self, message: Text | str) -> None:
+        """Anything that is not data, on stderr."""
+        self._err.print(message, soft_wrap=True, markup=False, highlight=False)
+
+    def ask(self, question: str) -> None:
+        """A question on stderr; the answer comes on the same line."""
+        self._err.print(question, soft_wrap=True, markup=False, highlight=False, end="")
+
+    def warn(self, message: str) -> None:
+        """A warning, on stderr."""
+        self._err.print(Text.assemble(("warning: ", "bold yellow"), message), soft_wrap=True)
+
+    def fail(self, message: str) -> None:
+        """Why the command ends, on stderr."""
+        self._err.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """A spinner as long as the block lasts, where somebody looks."""
+        if not self._err.is_terminal or self._err.is_dumb_terminal:
+            yield
+            return
+        with self._err.status(f"{what}…"):
+            yield
+
+    def close(self) -> None:
+        """Flush both streams while a closed pipe can still be met quietly."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except BrokenPipeError:
+                _discard(stream)
+
+
+def _console(stream: IO[str], environ: Mapping[str, str]) -> Console:
+    colour = wants_colour(environ, terminal=stream.isatty())
+    return _QuietConsole(
+        file=stream,
+        color_system="standard" if colour else None,
+        force_terminal=None if colour else stream.isatty(),
+        emoji=False,  # line 100 of a file is `:100:`, which is an emoji to rich
+    )
+
+
+def wants_colour(environ: Mapping[str, str], *, terminal: bool) -> bool:
+    """NO_COLOR beats FORCE_COLOR beats what the stream is."""
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return terminal and environ.get("TERM") != "dumb"
+
+
+def _discard(stream: IO[str]) -> None:
+    """Nobody reads this stream any more: what is still written to it goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -1,0 +1,113 @@
+"""Drives step machines: asks what they ask, sends what they say, waits as long as they want.
+
+Invariants: one write at a time per procedure, and the machine looks again after each; what is left when the time is over is
+journaled on the server, and the next pass goes on from there. Times of a procedure are the server's, not ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from reconciler.engine.backoff import Backoff
+from reconciler.engine.outcome import End, Result
+from reconciler.engine.ports import Ports
+from reconciler.engine.sending import Sender
+from reconciler.errors import LeaseLost, NatsError, Refused
+from reconciler.model import units
+from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
+from reconciler.procedures.requests import Fact, Read, Write
+
+_NANOSECONDS = 10**9
+
+
+class Supervisor:
+    """Runs any number of procedures side by side; each `run` is one of them."""
+
+    def __init__(self, ports: Ports, sender: Sender) -> None:
+        self._ports = ports
+        self._sender = sender
+
+    async def run(self, machine: Procedure, level: int, deadline: float) -> End:
+        """Steps the machine to its end, or until `deadline` (monotonic); `level` is what its writes need of the server."""
+        return await _Run(self._ports, functools.partial(self._sender.send, level=level), machine, deadline).to_end()
+
+
+class _Run:
+    """One procedure under way."""
+
+    def __init__(self, ports: Ports, send: Callable[[Write], Awaitable[None]], machine: Procedure, deadline: float) -> None:
+        self._ports = ports
+        self._send = send
+        self._machine = machine
+        self._deadline = deadline
+        self._backoff = Backoff(ports.clock.monotonic)
+        self._ahead = 0
+        """How far the server's clock is ahead of ours, in nanoseconds."""
+        self._facts: dict[Read, Fact] = {}
+        self._memory: Any = None
+        self._refusal = ""
+        """Why the server refused the last write for good: the machine takes back what it can."""
+        self._refused: set[Write] = set()
+
+    async def to_end(self) -> End:
+        while self._ports.clock.monotonic() < self._deadline:
+            step = self._machine.step(Observation(self._now(), self._facts, self._refusal), self._memory)
+            self._refusal = ""
+            try:
+                end = await self._take(step)
+            except NatsError as error:
+                end = await self._trouble(step, error)
+            except (LeaseLost, Refused) as error:
+                return End(Result.UNFINISHED, str(error), error)
+            if end is not None:
+                return end
+        return End(Result.UNFINISHED, "the time was over; the next pass goes on from where it stands")
+
+    async def _take(self, step: Step) -> End | None:
+        match step:
+            case Ask(reads, memory):
+                answers = await asyncio.gather(*(self._ports.reader.read(read) for read in reads))
+                self._learn_time(answers)
+                self._facts, self._memory = dict(zip(reads, answers, strict=True)), memory
+            case Do(write, title, memory):
+                self._ports.observer.stepped(self._machine.key, title)
+                self._facts = {}
+                await self._send(write)
+                self._memory = memory
+                self._backoff.forget(self._machine.key)
+            case Wait(until, _, memory):
+                self._facts, self._memory = {}, memory
+                await self._sleep((until - self._now()) / _NANOSECONDS)
+            case Done(notes):
+                return End(Result.APPLIED, notes=notes)
+            case Abort(code, message):
+                return End(Result.FAILED, f"{code}: {message}")
+        return None
+
+    async def _trouble(self, step: Step, error: NatsError) -> End | None:
+        """A request failed: let the machine take back what it can, or forget everything and look again, as after a crash."""
+        if not error.transient:
+            if not isinstance(step, Do) or step.write in self._refused:
+                return End(Result.FAILED, str(error), error)
+            self._refused.add(step.write)
+            self._facts, self._memory, self._refusal = {}, step.memory, str(error)
+            return None
+        self._facts, self._memory = {}, None
+        await self._sleep(self._backoff.failed(self._machine.key))
+        return None
+
+    async def _sleep(self, seconds: float) -> None:
+        left = self._deadline - self._ports.clock.monotonic()
+        await self._ports.clock.sleep(max(0.0, min(seconds, left)))
+
+    def _now(self) -> int:
+        return self._ports.clock.now() + self._ahead
+
+    def _learn_time(self, answers: list[Fact]) -> None:
+        """Every INFO carries the server's time."""
+        for answer in answers:
+            if isinstance(answer, dict) and answer.get("ts"):
+                self._ahead = units.parse_time(answer["ts"]) - self._ports.clock.now()

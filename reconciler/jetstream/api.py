@@ -1,0 +1,181 @@
+"""The JetStream API as it is: raw JSON in, raw JSON out, errors as exceptions.
+
+Invariant: nothing is dropped on the way. Unknown fields of a reply reach the caller, and what a caller sends is sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+
+from reconciler.errors import MESSAGE_NOT_FOUND, ApiError
+from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.paging import UNKNOWN_PAGE, ByteBudget, pages
+from reconciler.model.api import JETSTREAM_API, api_prefix
+
+LEVEL_HEADER = "Nats-Required-Api-Level"
+_ERROR_WITHIN = 512
+_GROUPS = frozenset({"MSG", "DURABLE", "LEADER", "PEER"})
+_BYTES_PER_CONSUMER = 20 << 10
+"""A consumer with 500 filters takes 18 KB in a list; most take well below 1 KB."""
+
+Document = Mapping[str, Any]
+
+
+class JetStreamApi:
+    """Requests to the JetStream API of one domain over one connection."""
+
+    def __init__(
+        self, connection: Connection, *, domain: str = "", prefix: str = JETSTREAM_API, budget: ByteBudget | None = None
+    ) -> None:
+        self.connection = connection
+        self.domain = domain
+        self.prefix = api_prefix(domain, prefix)
+        self.budget = budget or ByteBudget()
+        self.requests: Counter[str] = Counter()
+        """How many requests were made, by operation without names (`STREAM.INFO`)."""
+
+    @classmethod
+    def from_settings(cls, connection: Connection) -> JetStreamApi:
+        """The API that the connection's own settings name (`--js-domain`, `--js-api-prefix`)."""
+        settings = connection.settings
+        return cls(connection, domain=settings.js_domain, prefix=settings.js_api_prefix or JETSTREAM_API)
+
+    async def call(
+        self,
+        operation: str,
+        payload: Document | bytes | None = None,
+        *,
+        write: bool = False,
+        level: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - passed on
+    ) -> dict[str, Any]:
+        """Sends `operation` (e.g. `STREAM.INFO.ORDERS`) and returns the reply; raises ApiError when it is an error.
+
+        `level` makes the server refuse when its API level is lower (2.11 ignores that: check the level as well).
+        """
+        data = await self.call_raw(operation, payload, write=write, level=level, timeout=timeout)
+        reply: dict[str, Any] = orjson.loads(data)
+        return reply
+
+    async def call_raw(
+        self,
+        operation: str,
+        payload: Document | bytes | None = None,
+        *,
+        write: bool = False,
+        level: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - passed on
+    ) -> bytes:
+        """Like `call`, without parsing the reply (unless it is an error)."""
+        body = payload if isinstance(payload, bytes) else b"" if payload is None else orjson.dumps(payload)
+        headers = {LEVEL_HEADER: str(level)} if level else None
+        self.requests[_kind(operation)] += 1
+        reply = await self.connection.request(f"{self.prefix}.{operation}", body, timeout=timeout, headers=headers, write=write)
+        raise_for_error(reply.data, operation)
+        return reply.data
+
+    async def account_info(self) -> dict[str, Any]:
+        """Limits, usage and API level of the account in this domain."""
+        return await self.call("INFO")
+
+    async def stream_info(self, name: str, subjects_filter: str | None = None) -> dict[str, Any]:
+        """A stream's config and state, with the counts of the subjects that match the filter if one is given."""
+        return await self.call(f"STREAM.INFO.{name}", {"subjects_filter": subjects_filter} if subjects_filter else None)
+
+    async def create_stream(self, name: str, config: Document | bytes, *, level: int = 0) -> dict[str, Any]:
+        """Creates a stream; one that exists with the same config is fine, with another it is an error (10058)."""
+        return await self.call(f"STREAM.CREATE.{name}", config, write=True, level=level)
+
+    async def update_stream(self, name: str, config: Document | bytes, *, level: int = 0) -> dict[str, Any]:
+        """Replaces a stream's whole config."""
+        return await self.call(f"STREAM.UPDATE.{name}", config, write=True, level=level)
+
+    async def delete_stream(self, name: str, *, level: int = 0) -> dict[str, Any]:
+        """Deletes a stream with its messages and consumers."""
+        return await self.call(f"STREAM.DELETE.{name}", write=True, level=level)
+
+    async def purge_stream(self, name: str, request: Document | None = None) -> dict[str, Any]:
+        """Removes messages: all, or those that `request` (`filter`, `seq`, `keep`) names."""
+        return await self.call(f"STREAM.PURGE.{name}", request, write=True)
+
+    async def consumer_info(self, stream: str, name: str) -> dict[str, Any]:
+        """A consumer's config and state."""
+        return await self.call(f"CONSUMER.INFO.{stream}.{name}")
+
+    async def create_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> dict[str, Any]:
+        """Creates a consumer; one that exists with another config is an error (10148)."""
+        return await self._put_consumer(stream, name, {"action": "create", "config": _as_it_is(config)}, level)
+
+    async def update_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> dict[str, Any]:
+        """Replaces a consumer's whole config; a missing one is an error (10149)."""
+        return await self._put_consumer(stream, name, {"action": "update", "config": _as_it_is(config)}, level)
+
+    async def delete_consumer(self, stream: str, name: str, *, level: int = 0) -> dict[str, Any]:
+        """Deletes a consumer with its position."""
+        return await self.call(f"CONSUMER.DELETE.{stream}.{name}", write=True, level=level)
+
+    async def pause_consumer(self, stream: str, name: str, until: str | None) -> dict[str, Any]:
+        """Pauses until the RFC 3339 time (of the server's clock), or resumes with None."""
+        return await self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else {}, write=True)
+
+    async def reset_consumer(self, stream: str, name: str, seq: int | None, *, level: int = 4) -> dict[str, Any]:
+        """Moves a consumer so that it goes on with `seq`, or back to its ack floor with None."""
+        await self.consumer_info(stream, name)  # the server never answers a RESET of a consumer that is not there
+        payload = {"seq": seq} if seq is not None else {}
+        return await self.call(f"CONSUMER.RESET.{stream}.{name}", payload, write=True, level=level)
+
+    async def next_message(self, stream: str, subject: str, seq: int) -> tuple[int, str] | None:
+        """Sequence and time of the first message at or after `seq` on a subject (may have wildcards), or None."""
+        try:
+            reply = await self.call(f"STREAM.MSG.GET.{stream}", {"seq": seq, "next_by_subj": subject})
+        except ApiError as error:
+            if error.err_code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+        return reply["message"]["seq"], reply["message"]["time"]
+
+    async def delete_message(self, stream: str, seq: int) -> None:
+        """Removes one message for all consumers, without overwriting it on disk."""
+        await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": seq, "no_erase": True}, write=True)
+
+    def stream_pages(self) -> AsyncIterator[bytes]:
+        """The raw replies that list all streams with config and state."""
+        return self._list("STREAM.LIST", UNKNOWN_PAGE)
+
+    def consumer_pages(self, stream: str, count: int | None = None) -> AsyncIterator[bytes]:
+        """The raw replies that list all consumers of a stream; knowing their `count` lets small lists go out together."""
+        expected = UNKNOWN_PAGE if count is None else min(UNKNOWN_PAGE, (count + 1) * _BYTES_PER_CONSUMER)
+        return self._list(f"CONSUMER.LIST.{stream}", expected)
+
+    def _list(self, operation: str, expected: int) -> AsyncIterator[bytes]:
+        async def fetch(offset: int) -> bytes:
+            return await self.call_raw(operation, {"offset": offset})
+
+        return pages(fetch, self.budget, expected)
+
+    async def _put_consumer(self, stream: str, name: str, request: Document, level: int) -> dict[str, Any]:
+        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, **request}, write=True, level=level)
+
+
+def _as_it_is(config: Document | bytes) -> Document | orjson.Fragment:
+    """For use within a request: JSON bytes stay those bytes."""
+    return orjson.Fragment(config) if isinstance(config, bytes) else config
+
+
+def raise_for_error(data: bytes, operation: str) -> None:
+    """Raises ApiError when a reply carries an error; big replies are not parsed, since an error precedes everything else."""
+    if b'"error"' not in data[:_ERROR_WITHIN]:
+        return
+    error = orjson.loads(data).get("error")
+    if error:
+        raise ApiError(error.get("code", 0), error.get("err_code", 0), error.get("description", ""), operation)
+
+
+def _kind(operation: str) -> str:
+    """The operation without the names in it."""
+    tokens = operation.split(".")
+    return ".".join(tokens[: 3 if len(tokens) > 2 and tokens[1] in _GROUPS else 2])  # noqa: PLR2004

@@ -1,0 +1,197 @@
+"""The connection to NATS: requests, subscriptions, and coming back after a loss.
+
+Invariant: a request is sent or dropped, never queued. nats-py keeps requests made while it is disconnected and sends them
+after it has reconnected, long after the caller gave up; so it is not allowed to reconnect. Each comeback is a new link with
+empty buffers, and what was in flight on the old one has failed before the new one is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Self
+
+import structlog
+
+from reconciler.errors import NatsError, NoAnswer, NotSent, Unreachable
+from reconciler.jetstream.inbox import Reply
+from reconciler.jetstream.link import Link
+from reconciler.jetstream.servers import ServerIdentity, ServerList
+from reconciler.jetstream.settings import ConnectionSettings, redact
+from reconciler.jetstream.subscription import Handler, Subscription
+
+_RETRY_FIRST = 0.1
+_RETRY_MOST = 5.0
+_LEAST_TIMEOUT = 0.5
+"""What a server gets to let us in, however many there are to share the timeout."""
+
+log = structlog.get_logger(__name__)
+
+StateListener = Callable[[bool], None]
+
+
+class Connection:
+    """A connection that keeps itself up until it is closed. Make one with `await Connection.open(settings)`."""
+
+    def __init__(self, settings: ConnectionSettings, name: str) -> None:
+        self.settings = settings
+        self.name = name
+        self.reconnects = 0
+        self._servers = ServerList(settings.servers)
+        self._link: Link | None = None
+        self._server = ServerIdentity()
+        self._subscriptions: list[Subscription] = []
+        self._listeners: list[StateListener] = []
+        self._comeback: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._closed = False
+
+    @classmethod
+    async def open(cls, settings: ConnectionSettings, name: str = "reconciler") -> Self:
+        """Connects, or raises Unreachable (AccessDenied if this user may not receive answers)."""
+        connection = cls(settings, name)
+        await connection._establish()
+        return connection
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a request made now would be sent."""
+        return self._link is not None
+
+    @property
+    def server(self) -> ServerIdentity:
+        """The server of the current connection, or of the last one."""
+        return self._server
+
+    @property
+    def url(self) -> str:
+        """Where we are connected, without login; empty when we are not."""
+        return redact(self._link.url) if self._link is not None else ""
+
+    def on_state_change(self, listener: StateListener) -> None:
+        """`listener(connected)` is called after every loss and every comeback."""
+        self._listeners.append(listener)
+
+    async def wait_connected(self) -> None:
+        """Returns as soon as the connection is up."""
+        await self._up.wait()
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - one timer per request keeps pipelining cheap
+        headers: Mapping[str, str] | None = None,
+        write: bool = False,
+    ) -> Reply:
+        """Sends a request now or not at all, and returns its reply.
+
+        With `write`, a timeout also makes sure that nothing of it can still arrive later.
+        Raises NotSent, NoAnswer, NoResponders or AccessDenied.
+        """
+        link = self._link
+        if link is None:
+            msg = f"{subject}: not connected"
+            raise NotSent(msg)
+        try:
+            return await link.request(subject, payload, timeout or self.settings.timeout, headers)
+        except NoAnswer:
+            if write and not link.lost:
+                await link.settle()
+            raise
+
+    async def subscribe(self, subject: str, handler: Handler, *, pending_bytes: int = 64 << 20) -> Subscription:
+        """Subscribes on this and every later connection."""
+        subscription = Subscription(subject, handler, pending_bytes)
+        self._subscriptions.append(subscription)
+        if self._link is not None:
+            await self._link.subscribe(subscription)
+        return subscription
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """Ends a subscription."""
+        self._subscriptions.remove(subscription)
+        if self._link is not None:
+            await self._link.unsubscribe(subscription)
+
+    async def flush(self) -> None:
+        """Returns when the server has taken in everything sent so far, subscriptions included."""
+        if self._link is None:
+            msg = "not connected"
+            raise NotSent(msg)
+        await self._link.flush()
+
+    async def close(self) -> None:
+        """Closes for good; what is in flight fails with NoAnswer."""
+        self._closed = True
+        self._up.clear()
+        if self._comeback is not None:
+            self._comeback.cancel()
+            await asyncio.gather(self._comeback, return_exceptions=True)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    async def _establish(self) -> None:
+        """One round over the servers; the first that lets us in is taken."""
+        reasons = []
+        urls = self._servers.in_turn()
+        share = replace(self.settings, timeout=max(_LEAST_TIMEOUT, self.settings.timeout / len(urls)))
+        for url in urls:
+            try:
+                link = await Link.open(share, url, self.name, self._on_lost)
+                for subscription in self._subscriptions:
+                    await link.subscribe(subscription)
+            except Unreachable as error:
+                reasons.append(str(error))
+                continue
+            if link.lost:
+                reasons.append(f"{redact(url)} closed the connection right after the login")
+                continue
+            self._servers.learn(url, link.info)
+            self._server = link.server
+            self._link = link
+            self._up.set()
+            return
+        raise Unreachable("; ".join(dict.fromkeys(reasons)))
+
+    def _on_lost(self, link: Link) -> None:
+        if link is not self._link:
+            return  # one that never became ours
+        self._link = None
+        self._up.clear()
+        self._servers.learn(link.url, link.info)  # the cluster may have grown meanwhile
+        if self._closed:
+            return
+        log.warning("nats.connection_lost", server=redact(link.url))
+        self._comeback = asyncio.get_running_loop().create_task(self._come_back(), name="nats-comeback")
+        self._tell(connected=False)
+
+    async def _come_back(self) -> None:
+        """Tries until it works, each pause random so that many clients do not return at the same moment."""
+        most = _RETRY_FIRST
+        while True:
+            await asyncio.sleep(random.uniform(_RETRY_FIRST / 2, most))  # noqa: S311 - jitter
+            try:
+                await self._establish()
+            except NatsError as error:
+                log.info("nats.reconnect_failed", error=str(error))
+                most = min(most * 2, _RETRY_MOST)
+                continue
+            self.reconnects += 1
+            log.info("nats.reconnected", server=self.url)
+            self._tell(connected=True)
+            return
+
+    def _tell(self, *, connected: bool) -> None:
+        for listener in self._listeners:
+            listener(connected)

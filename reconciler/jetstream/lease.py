@@ -1,0 +1,254 @@
+"""The write lease: at most one process per owner changes JetStream at a time.
+
+A key in a bucket whose values vanish TTL seconds after their last write (a TTL per key would be lost at the first renewal, and
+a crashed holder would keep the lease for ever). Acquire = create, renew = update(revision), release = delete(revision): every
+one fenced, so nobody ever ends the lease of a successor.
+
+Invariant: the holder stops by its own clock, counted from BEFORE the request that renewed the lease was sent, and a margin
+before the server forgets it. Hence a successor never overlaps with a holder that still believes, not even one that was frozen.
+What no lease can stop is the one request already on its way when a process freezes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Self
+
+import orjson
+import structlog
+
+from reconciler.errors import LeaseHeld, LeaseLost, NatsError, Refused
+from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.clock import Clock, SystemClock
+from reconciler.jetstream.kv import Entry, KeyValueBucket
+from reconciler.model.units import SECOND
+
+TTL = 10.0
+_KEY = "writer"
+_MARGIN = 0.2
+"""Of the TTL: how much earlier than the server a holder considers its lease over."""
+_RENEWALS = 3
+"""Renewals per TTL."""
+_REQUESTS = 5
+"""Requests that can time out one after the other within a TTL."""
+_LOOK = 40
+"""Looks per TTL while waiting for another holder to go."""
+_PATIENCE = 1.2
+"""TTLs to wait for another holder by default: one, and the moment the server needs to forget a crashed one."""
+_SETTLE = 20
+"""Part of the TTL to wait after a holder vanished without a release, for the request it may have had on its way."""
+_RELEASE_ATTEMPTS = 2
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds the lease, as written in it."""
+
+    holder: str = field(default_factory=lambda: uuid.uuid4().hex)
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    source: str = ""
+    """Where its manifests come from."""
+    revision: str = ""
+    """The revision of those manifests."""
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
+    """Since when, by its own clock."""
+
+    def encode(self) -> bytes:
+        """The value of the key."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """The holder in a value; fields of later versions are ignored, and a foreign value is somebody unknown."""
+        try:
+            document = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
+        return cls(**{name: document[name] for name in cls.__slots__ if name in document})
+
+    def __str__(self) -> str:
+        source = f", manifests {self.source}" if self.source else ""
+        return f"{self.host} (pid {self.pid}{source}) since {self.at}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """What `lease show` prints."""
+
+    holder: Holder
+    lease_revision: int
+    renewed: str
+    """When the server stored the last renewal, RFC 3339."""
+
+
+def bucket_name(owner: str) -> str:
+    """The bucket of an owner; what a bucket name cannot hold is escaped, so that distinct owners never share one."""
+    safe = "".join(
+        chr(byte) if byte < 128 and (chr(byte).isalnum() or byte == ord("-")) else f"_{byte:02X}"  # noqa: PLR2004 - ASCII
+        for byte in owner.encode()
+    )
+    return f"reconciler-{safe}"
+
+
+class KvLease:
+    """The write lease of one owner, for one process."""
+
+    def __init__(
+        self, api: JetStreamApi, owner: str, holder: Holder | None = None, *, ttl: float = TTL, clock: Clock | None = None
+    ) -> None:
+        self.owner = owner
+        self.holder = holder or Holder()
+        self.ttl = ttl
+        self._bucket = KeyValueBucket(api, bucket_name(owner), timeout=ttl / _REQUESTS)
+        self._clock: Clock = clock or SystemClock()
+        self._revision = 0
+        self._deadline = float("-inf")
+        self._renewer: asyncio.Task[None] | None = None
+
+    def held(self) -> bool:
+        """Whether this process may write now."""
+        return self._clock.monotonic() < self._deadline
+
+    def check(self) -> None:
+        """To be called right before every write; raises LeaseLost."""
+        if not self.held():
+            msg = f"the write lease of {self.owner} is not (or no longer) ours"
+            raise LeaseLost(msg)
+
+    async def acquire(self, wait: float | None = None) -> None:
+        """Takes the lease, waiting at most `wait` seconds (default: one TTL) for another holder; raises LeaseHeld.
+
+        A released lease is taken at once; one whose holder vanished is taken when the server has forgotten it.
+        """
+        await self._prepare_bucket()
+        await self._stop_renewing()
+        give_up = self._clock.monotonic() + (self.ttl * _PATIENCE if wait is None else wait)
+        other: Entry | None = None
+        while True:
+            started = self._clock.monotonic()
+            entry = await self._bucket.get(_KEY)
+            if entry is None or self._takeable(entry):
+                if await self._write(entry.revision if entry else 0, started):
+                    break
+            elif started >= give_up:
+                raise LeaseHeld((self._held_by(entry),))
+            else:
+                other = entry
+            await self._clock.sleep(self.ttl / _LOOK)
+        self._renewer = asyncio.get_running_loop().create_task(self._keep(), name=f"lease-{self.owner}")
+        if other is not None and entry is None:
+            log.warning("lease.taken_over", owner=self.owner, previous=str(Holder.decode(other.value)))
+            await self._clock.sleep(self.ttl / _SETTLE)
+
+    async def release(self) -> None:
+        """Gives the lease back, so that the next one need not wait; never touches a successor's."""
+        await self._stop_renewing()
+        revision, self._deadline = self._revision, float("-inf")
+        if not revision:
+            return
+        self._revision = 0
+        try:
+            for _ in range(_RELEASE_ATTEMPTS):
+                if await self._bucket.delete(_KEY, revision):
+                    return
+                entry = await self._bucket.get(_KEY)  # a renewal may have been stored without our seeing its answer
+                if entry is None or not self._is_ours(entry):
+                    return
+                revision = entry.revision
+        except NatsError as error:
+            log.warning("lease.release_failed", owner=self.owner, error=str(error), free_in_seconds=self.ttl)
+
+    @asynccontextmanager
+    async def take(self, wait: float | None = None) -> AsyncIterator[Self]:
+        """Holds the lease for the time of a block."""
+        try:
+            await self.acquire(wait)
+            yield self
+        finally:
+            await self.release()
+
+    async def show(self) -> LeaseState | None:
+        """Who holds the lease now, whoever it is."""
+        if await self._bucket.config() is None:
+            return None
+        entry = await self._bucket.get(_KEY)
+        if entry is None or entry.deleted:
+            return None
+        return LeaseState(Holder.decode(entry.value), entry.revision, entry.time)
+
+    async def evict(self, state: LeaseState) -> bool:
+        """Ends the lease that `show` returned, for a person who knows its holder is gone; False when it has moved on."""
+        return await self._bucket.delete(_KEY, state.lease_revision)
+
+    async def _prepare_bucket(self) -> None:
+        config = await self._bucket.config()
+        if config is None:
+            config = await self._bucket.create_bucket(self.ttl, f"write lease of reconciler, owner {self.owner}")
+        if not config.get("max_age"):
+            reason = f"lease bucket {self._bucket.bucket} has no TTL: a crashed holder would keep it for ever; set max age 10s"
+            raise Refused((reason,))
+        self.ttl = config["max_age"] / SECOND
+
+    async def _write(self, revision: int, started: float) -> bool:
+        """Writes our name over that revision; `started` is from before the request, so the lease is never overestimated."""
+        written = await self._bucket.update(_KEY, self.holder.encode(), revision)
+        if written is None:
+            return False
+        self._revision = written
+        self._deadline = started + self.ttl * (1 - _MARGIN)
+        return True
+
+    async def _keep(self) -> None:
+        """Renews until the lease is lost; a request that fails is repeated as long as the lease lasts."""
+        pause = self.ttl / _RENEWALS
+        while True:
+            await self._clock.sleep(pause)
+            if not self.held():
+                log.error("lease.lost", owner=self.owner, reason="not renewed in time")
+                return
+            started = self._clock.monotonic()
+            try:
+                renewed = await self._write(self._revision, started) or await self._renew_over_own(started)
+            except NatsError as error:
+                log.warning("lease.renewal_failed", owner=self.owner, error=str(error))
+                pause = self.ttl / _LOOK
+                continue
+            if not renewed:
+                self._deadline = float("-inf")
+                log.error("lease.lost", owner=self.owner, reason="taken by another process")
+                return
+            pause = self.ttl / _RENEWALS
+
+    async def _renew_over_own(self, started: float) -> bool:
+        """After a conflict: if the newest entry is a renewal of ours whose answer was lost, renews that one."""
+        entry = await self._bucket.get(_KEY)
+        if entry is None or not self._is_ours(entry):
+            return False
+        return await self._write(entry.revision, started)
+
+    async def _stop_renewing(self) -> None:
+        if self._renewer is not None:
+            self._renewer.cancel()
+            await asyncio.gather(self._renewer, return_exceptions=True)
+            self._renewer = None
+
+    def _is_ours(self, entry: Entry) -> bool:
+        return not entry.deleted and Holder.decode(entry.value).holder == self.holder.holder
+
+    def _takeable(self, entry: Entry) -> bool:
+        """Released, or left by this very process."""
+        return entry.deleted or self._is_ours(entry)
+
+    def _held_by(self, entry: Entry) -> str:
+        holder = Holder.decode(entry.value)
+        return f"the write lease of {self.owner} is held by {holder}, last renewed {entry.time}; see `reconciler lease show`"

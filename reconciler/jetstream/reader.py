@@ -1,0 +1,72 @@
+"""How the engine sees JetStream: bulk snapshots, single refreshes, and the reads of procedures one to one.
+
+Invariant: `Absent` is said only where the server said it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from reconciler.errors import ApiError
+from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.domains import ApiOf
+from reconciler.jetstream.refresh import refresh
+from reconciler.jetstream.snapshot import snapshot
+from reconciler.model.identity import Key
+from reconciler.model.live import Live
+from reconciler.model.wanted import Wanted
+from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Message, NextMessage, Read, StreamInfo
+
+
+class JetStreamReader:
+    """Reads through the APIs of all domains."""
+
+    def __init__(self, api_of: ApiOf, now: Callable[[], int] = time.time_ns) -> None:
+        self._api_of = api_of
+        self._now = now
+        self._last: Live | None = None
+
+    async def snapshot(self, wanted: Wanted) -> Live:
+        """The live state of all that is wanted; raises NatsError when nothing at all could be seen."""
+        self._last = await snapshot(self._api_of, wanted, self._now, self._last)
+        return self._last
+
+    async def refresh(self, live: Live, keys: Collection[Key]) -> Live:
+        """The same Live with exactly these keys read again."""
+        return await refresh(self._api_of, live, keys, self._now)
+
+    async def read(self, read: Read) -> Fact:
+        """One answer; `Absent` only when the server said so."""
+        try:
+            return await self._answer(read)
+        except ApiError as error:
+            if error.absent:
+                return Absent()
+            raise
+
+    async def _answer(self, read: Read) -> Fact:
+        match read:
+            case StreamInfo(stream, subjects):
+                return await _stream_info(self._api_of(stream.domain), stream.stream_name, subjects)
+            case ConsumerInfo(consumer):
+                return await self._api_of(consumer.domain).consumer_info(consumer.stream, consumer.name)
+            case NextMessage(stream, subject, seq):
+                found = await self._api_of(stream.domain).next_message(stream.stream_name, subject, seq)
+                return Message(*found) if found else Absent()
+
+
+async def _stream_info(api: JetStreamApi, name: str, subjects: str) -> dict[str, Any]:
+    """INFO; the counts per subject come in pages, which are put together."""
+    if not subjects:
+        return await api.stream_info(name)
+    info = await api.stream_info(name, subjects)
+    counts: dict[str, int] = info["state"].get("subjects") or {}
+    while counts and len(counts) < info.get("total", 0):
+        request = {"subjects_filter": subjects, "offset": len(counts)}
+        page = (await api.call(f"STREAM.INFO.{name}", request))["state"].get("subjects")
+        if not page:
+            break
+        counts |= page
+    return info

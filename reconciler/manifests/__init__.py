@@ -1,0 +1,1 @@
+"""Files → Desired: sources, strict YAML with positions, environments, policies."""

@@ -1,0 +1,175 @@
+"""Checks of the sourcing topology: cycles, durables and deliver subjects that two would share, mismatched consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from reconciler.manifests.crosscheck.declarations import Declarations, Entry
+from reconciler.manifests.crosscheck.streams import listened_subjects
+from reconciler.manifests.findings import Fault, Finding, warning
+from reconciler.manifests.rules.stream import stored_subjects
+from reconciler.manifests.suggest import quoted
+from reconciler.model.desired import Declared
+from reconciler.model.flow import filters_of
+from reconciler.model.identity import Key
+from reconciler.model.subjects import SubjectIndex, covered, overlap
+
+
+def check_sourcing(declarations: Declarations) -> Iterator[Fault]:
+    """Everything about source and mirror entries that one stream alone does not show."""
+    domains = {key.domain for key in declarations.streams} | {key.domain for key in declarations.consumers}
+    for entry in declarations.entries:
+        yield from _check_origin(declarations, entry, domains)
+        if entry.deliver_subject:
+            yield from _check_own_durable(declarations, entry)
+    yield from _check_sharing(declarations)
+    yield from _check_cycles(declarations)
+
+
+def _fault(entry: Entry, code: str, message: str, *below: str) -> Fault:
+    return Fault(entry.location, Finding((*entry.path, *below), code, message))
+
+
+def _warning(entry: Entry, code: str, message: str, *below: str) -> Fault:
+    return Fault(entry.location, warning((*entry.path, *below), code, message))
+
+
+def _check_origin(declarations: Declarations, entry: Entry, domains: set[str]) -> Iterator[Fault]:
+    if entry.origin is None:
+        return
+    if entry.origin in declarations.removed:
+        yield _fault(entry, "removed-stream", f"{entry.origin} is declared absent", "name")
+    origin = declarations.streams.get(entry.origin)
+    if origin is None:
+        if entry.origin.domain in domains and entry.origin not in declarations.removed:
+            yield _warning(entry, "undeclared-stream", f"{entry.origin} is not declared here", "name")
+        return
+    retention = origin.config.get("retention", "limits")
+    if retention != "limits" and not entry.durable:
+        message = f"{entry.origin} has retention {retention}: servers below 2.14 lose messages without a consumer in this entry"
+        yield _warning(entry, "ephemeral-source", message, "name")
+    starts = entry.config.get("opt_start_seq") or entry.config.get("opt_start_time")
+    if retention == "workqueue" and entry.durable and starts:
+        message = f"{entry.origin} is a work queue: its consumers start at the beginning"
+        yield _fault(entry, "workqueue-start", message, "optStartSeq" if entry.config.get("opt_start_seq") else "optStartTime")
+    stored = stored_subjects(entry.origin.name, origin.config) if origin.known else None
+    for subject in entry.filters if stored else ():
+        if not any(overlap(subject, other) for other in stored or ()):
+            message = f"{entry.origin} holds nothing that matches {quoted(subject)}"
+            yield _warning(entry, "filter-outside-stream", message, "filterSubject")
+
+
+def _check_own_durable(declarations: Declarations, entry: Entry) -> Iterator[Fault]:
+    key = entry.durable_key
+    if key is None or entry.unmanaged:
+        return
+    if key in declarations.removed:
+        yield _fault(entry, "removed-consumer", f"{key} is declared absent", "consumer", "name")
+        return
+    declared = declarations.by_key.get(key)
+    if declared is None:
+        message = f"{key} is not declared here; declare it, or say unmanaged: true"
+        yield _warning(entry, "undeclared-consumer", message, "consumer", "name")
+        return
+    config = declared.config
+    if config["ack_policy"] != "flow_control":
+        message = f"{key} ({declared.location}) needs ackPolicy: flow_control to be read by a source"
+        yield _fault(entry, "source-consumer", message, "consumer", "name")
+    if config.get("deliver_subject") != entry.deliver_subject:
+        message = (
+            f"{key} ({declared.location}) delivers to {quoted(config.get('deliver_subject', ''))}: nothing would arrive here"
+        )
+        yield _fault(entry, "source-consumer", message, "consumer", "deliverSubject")
+    yield from _check_transforms(declarations, entry, declared, config)
+
+
+def _check_transforms(declarations: Declarations, entry: Entry, declared: Declared, config: dict[str, Any]) -> Iterator[Fault]:
+    """Transforms do not filter when a consumer is read: what no transform matches is stored as it is."""
+    transforms = entry.config.get("subject_transforms")
+    if not transforms:
+        return
+    sources = [transform.get("src", ">") for transform in transforms]
+    origin = declarations.streams.get(declared.key.stream_key)
+    stored = stored_subjects(declared.key.stream, origin.config) if origin and origin.known else None
+    delivered = filters_of(config) or stored or [">"]
+    loose = next((subject for subject in delivered if not covered(subject, sources)), None)
+    if loose is not None:
+        message = (
+            f"{declared.key} ({declared.location}) also delivers {quoted(loose)}: put what the transforms match into its filters"
+        )
+        yield _fault(entry, "transform-without-filter", message, "subjectTransforms")
+
+
+def _check_sharing(declarations: Declarations) -> Iterator[Fault]:
+    durables: dict[Key, Entry] = {}
+    delivered: dict[str, Entry] = {}
+    stored: SubjectIndex[Declared] = SubjectIndex()
+    for stream in declarations.streams.values():
+        for subject in listened_subjects(stream):
+            stored.add(subject, stream.declared)
+    for entry in declarations.entries:
+        key = entry.durable_key
+        other = durables.setdefault(key, entry) if key else entry
+        if other is not entry:
+            message = (
+                f"{key} is already read by {other.stream.declared.key} ({other.location}): one would move the other's position"
+            )
+            yield _fault(entry, "shared-durable", message, "consumer", "name")
+        managed = key is not None and not entry.deliver_subject
+        declared = declarations.by_key.get(key) if key and managed else None
+        if declared is not None:
+            message = f"{key} is also declared at {declared.location}, but a serverManaged consumer is made for you"
+            yield _fault(entry, "duplicate-identity", message, "consumer", "name")
+        if not entry.deliver_subject:
+            continue
+        subject = quoted(entry.deliver_subject)
+        other = delivered.setdefault(entry.deliver_subject, entry)
+        if other is not entry:
+            message = f"{subject} is already delivered to {other.stream.declared.key} ({other.location}): half would be lost"
+            yield _fault(entry, "shared-deliver-subject", message, "consumer", "deliverSubject")
+        hit = next(stored.overlapping(entry.deliver_subject), None)
+        if hit:
+            message = f"{subject} is stored by {hit[1].key} ({hit[1].location}), which listens on {quoted(hit[0])}"
+            yield _fault(entry, "deliver-subject-stored", message, "consumer", "deliverSubject")
+
+
+def _check_cycles(declarations: Declarations) -> Iterator[Fault]:
+    """A message must not come round: depth-first along the entries, without recursion."""
+    below: dict[Key, list[Entry]] = {}
+    for entry in declarations.entries:
+        if entry.origin is not None and entry.origin != entry.stream.declared.key.stream_key:
+            below.setdefault(entry.stream.declared.key.stream_key, []).append(entry)
+    done: set[Key] = set()
+    for start, first in below.items():
+        trail: list[Entry] = []
+        on_trail = {start: 0}
+        stack = [iter(first)] if start not in done else []
+        while stack:
+            step = next(stack[-1], None)
+            if step is None:
+                stack.pop()
+                left = trail.pop().origin if trail else start
+                if left is not None:
+                    on_trail.pop(left, None)
+                    done.add(left)
+                continue
+            origin = step.origin
+            if origin in on_trail:
+                circle = [*trail[on_trail[origin] :], step]
+                if _flows(circle):
+                    names = " ← ".join(str(part.stream.declared.key) for part in circle)
+                    yield _fault(step, "sourcing-cycle", f"messages would go round for ever: {names} ← {origin}", "name")
+            elif origin is not None and origin not in done and origin in below:
+                trail.append(step)
+                on_trail[origin] = len(trail)
+                stack.append(iter(below[origin]))
+
+
+def _flows(circle: list[Entry]) -> bool:
+    """Whether some message passes every filter on the way; transforms may do anything, so they count as passing."""
+    if any(entry.config.get("subject_transforms") for entry in circle):
+        return True
+    filters = [entry.config["filter_subject"] for entry in circle if entry.config.get("filter_subject")]
+    return all(overlap(one, other) for one, other in pairwise([*filters, *filters[:1]]))

@@ -1,0 +1,78 @@
+"""Desired: everything that is declared, compiled to what would be sent to the server.
+
+Invariant: a Declared is immutable and complete; nothing after it looks at YAML again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from reconciler.model.common import DEFAULT_INTENT, Intent
+from reconciler.model.identity import Key, Location
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One declared resource: the configuration as JSON bytes (wire names, no marker), and the digest of its normal form."""
+
+    key: Key
+    wire: bytes
+    digest: str
+    location: Location
+    intent: Intent = DEFAULT_INTENT
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The wire configuration, a fresh dict each time."""
+        parsed: dict[str, Any] = orjson.loads(self.wire)
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What must be true of the server before anything is written there."""
+
+    cluster: str | None = None
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Governance:
+    """The parts of a Policy document that the plan itself enforces."""
+
+    owner: str = ""
+    protect_names: bool = False
+    approve: str = ""
+    """A plan fingerprint whose mass change was reviewed."""
+
+
+@dataclass(frozen=True)
+class Desired:
+    """All declared resources and the rules they come with."""
+
+    resources: Mapping[Key, Declared]
+    environment: str = ""
+    context: str = ""
+    url: str = ""
+    revision: str = ""
+    expect: Expectation = field(default_factory=Expectation)
+    governance: Governance = field(default_factory=Governance)
+    held_back: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Pools whose files are incomplete, with the reason: left as they are."""
+    pools: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Worker pools (validated documents, by name); reconciled as one key each."""
+
+    @cached_property
+    def consumers(self) -> Mapping[Key, Mapping[str, Declared]]:
+        """Declared consumers by stream key, then by name, as Live has them; kept, because every pass needs them."""
+        found: dict[Key, dict[str, Declared]] = {}
+        for key, declared in self.resources.items():
+            if key.kind == "Consumer":
+                found.setdefault(key.stream_key, {})[key.name] = declared
+        return found

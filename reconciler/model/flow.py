@@ -1,0 +1,48 @@
+"""Where messages come from, read off wire configurations: what a stream listens to and copies, what a consumer delivers.
+
+Invariant: nothing but a configuration is looked at; it is the same answer for a declared and for a live one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.model.identity import Key
+
+Config = Mapping[str, Any]
+
+
+def listened(config: Config, name: str) -> list[str]:
+    """The subjects from which a stream of this name takes what is published."""
+    if config.get("subjects"):
+        return list(config["subjects"])
+    return [] if config.get("sources") or config.get("mirror") else [name]
+
+
+def filters_of(config: Config) -> Sequence[str]:
+    """The subjects a consumer delivers, in their order; none means all."""
+    single = config.get("filter_subject")
+    filters: Sequence[str] = config.get("filter_subjects") or ([single] if single else [])
+    return filters
+
+
+def copied_entries(config: Config) -> list[dict[str, Any]]:
+    """The source and mirror entries of a stream."""
+    return [*(config.get("sources") or ()), *([config["mirror"]] if config.get("mirror") else ())]
+
+
+def domain_of(entry: Config, domain: str) -> str:
+    """The domain an entry reads from; `domain` is the one of the stream that copies."""
+    api: str = (entry.get("external") or {}).get("api", "")
+    return api.removeprefix("$JS.").removesuffix(".API") if api.startswith("$JS.") else domain
+
+
+def origins(config: Config, domain: str) -> list[Key]:
+    """The streams that a stream of this domain copies from."""
+    return [Key("Stream", entry["name"], "", domain_of(entry, domain)) for entry in copied_entries(config)]
+
+
+def copies(wire: bytes) -> bool:
+    """A cheap look: whether a configuration (or an INFO answer) may have sources or a mirror at all."""
+    return b'"sources"' in wire or b'"mirror"' in wire

@@ -1,0 +1,1 @@
+"""(Desired, Live) → Plan. Pure: no I/O, no clock, no logging."""

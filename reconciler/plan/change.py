@@ -1,0 +1,169 @@
+"""What a plan is made of: changes, the fields they change, and the reasons why some may not be done.
+
+Invariant: frozen values in a canonical order; the same inputs in any order give an equal Plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from reconciler.model.identity import Key
+from reconciler.model.live import Server
+from reconciler.procedures.machine import Description, Procedure
+from reconciler.procedures.requests import Read
+
+
+class Action(StrEnum):
+    """What will be done; the decision table is in `plan.decide`."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    ADOPT = "adopt"
+    PROCEDURE = "procedure"
+    RECREATE = "recreate"
+    DELETE = "delete"
+    BLOCKED = "blocked"
+
+
+class Cause(StrEnum):
+    """Why there is a difference."""
+
+    MANIFEST = "manifest"
+    DRIFT = "drift"
+    MISSING = "missing"
+    PRUNE = "prune"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDiff:
+    """One field that differs, in YAML names and YAML values."""
+
+    path: str
+    live: Any
+    declared: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a change may not (or not simply) be done, and what would make it possible."""
+
+    code: str
+    message: str
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" + (f"; {self.way_out}" if self.way_out else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who made the live state differ, as the API audit named it."""
+
+    client: str
+    user: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One resource that is not as declared, and what is to be done about it."""
+
+    key: Key
+    action: Action
+    cause: Cause
+    fields: tuple[FieldDiff, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    machine: Procedure | None = None
+    """The step machine, where one request is not enough."""
+    touches: tuple[Key, ...] = ()
+    needs: tuple[Key, ...] = ()
+    """Other changes of this plan that must be in place before this one may begin (see `plan.handovers`)."""
+    config: bytes = b""
+    """What will be on the server: wire JSON, marker included. Empty for a delete."""
+    live_config: bytes = b""
+    """The normal form that was compared with (for the fingerprint)."""
+    level: int = 0
+    """The API level the change needs."""
+    by: Author | None = None
+    notes: tuple[str, ...] = ()
+    """Worth telling beside it: duplicates, gaps, warnings."""
+    wanted: Action | None = None
+    """What a blocked change would have been."""
+
+    def blocked(self, *reasons: Reason) -> Change:
+        """The same, but it may not be done."""
+        return replace(self, action=Action.BLOCKED, reasons=reasons, wanted=self.wanted or self.action, machine=None)
+
+    @property
+    def procedure(self) -> Description | None:
+        """The procedure as the plan shows it."""
+        return self.machine.describe() if self.machine else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the user asked for the plan."""
+
+    owner: str = "default"
+    policy: str = "upsert-only"
+    """create-only, upsert-only or sync."""
+    adopt: bool = False
+    allow: frozenset[tuple[str, str]] = frozenset()
+    """(what, key) pairs from --allow."""
+    max_change_percent: int | None = None
+    targets: frozenset[Key] = frozenset()
+
+    def allows(self, what: str, key: Key) -> bool:
+        """Whether `--allow what=key` was given."""
+        return (what, str(key)) in self.allow
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What this process has seen before: it turns a wiped marker into drift, and a missing consumer into a gap."""
+
+    owned: Mapping[Key, str] = field(default_factory=dict)
+    """Keys that carried our marker in the last snapshot, with its spec digest."""
+    floors: Mapping[Key, int] = field(default_factory=dict)
+    """Ack floors (stream sequences) of consumers when last seen."""
+    created: Mapping[Key, str] = field(default_factory=dict)
+    """When streams, and consumers of ours, were made: another one of that name is neither ours nor has it that floor."""
+
+
+NO_MEMORY = Memory()
+
+SUMMARY = ("create", "update", "adopt", "procedure", "recreate", "delete", "blocked", "unchanged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that would be done, in the order in which it would be done."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+    refused: tuple[Reason, ...] = ()
+    """Why the whole pass is refused: nothing may be written."""
+    notes: tuple[str, ...] = ()
+    """Worth telling, never a reason to stop."""
+    fingerprint: str = ""
+    server: Server = field(default_factory=Server)
+    environment: str = ""
+    rules: Rules = field(default_factory=Rules)
+    questions: frozenset[Read] = frozenset()
+    """What must be read from the server before this plan is final; plan again with the answers in Live.facts."""
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many changes of each action, and how many resources are as declared."""
+        counts = dict.fromkeys(SUMMARY, 0)
+        for change in self.changes:
+            counts[change.action.value] += 1
+        return counts | {"unchanged": self.unchanged}
+
+    @property
+    def blocked(self) -> tuple[Change, ...]:
+        """The changes that may not be done."""
+        return tuple(change for change in self.changes if change.action is Action.BLOCKED)

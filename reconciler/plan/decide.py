@@ -1,0 +1,241 @@
+"""What is to be done about one resource.
+
+| declared | live | marker | action |
+|---|---|---|---|
+| present | absent | – | create |
+| present | equal | ours | nothing |
+| present | equal | wiped in this process | update (the marker comes back) |
+| present | differs | ours | update, procedure, or blocked when it cannot be |
+| present | any | none | adopt when permitted, else blocked `not-owned` |
+| present | any | another owner | blocked `other-owner` |
+| present | the server's own | – | blocked `server-made` |
+| absent | absent | – | nothing |
+| absent | any | ours | delete, or blocked when messages would be lost |
+| unmanaged | absent | – | blocked `missing` |
+| unmanaged | any | – | nothing |
+| – | any | ours | delete under policy sync, see `prune` |
+
+Anything that did not answer is blocked `unknown`: silence is never absence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reconciler.model.common import State
+from reconciler.model.desired import Declared
+from reconciler.model.flow import copied_entries
+from reconciler.model.identity import Key
+from reconciler.model.live import LiveConsumer, LiveStream
+from reconciler.model.marker import Marker
+from reconciler.model.normal import Config, canonical
+from reconciler.plan import diff, losses, mutability
+from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.difference import Difference, compare, with_marker, within_limits
+from reconciler.plan.machines import consumer_machine, continuation, journal_of, pause_differs, resumed_creation
+from reconciler.plan.scene import Scene, Seen
+
+_ADOPT = 'take it over with --adopt or the annotation `reconciler/adopt: "true"`'
+
+
+def decide(scene: Scene, declared: Declared) -> Change | None:
+    """The change for one declared resource, or None when it is as declared."""
+    key, seen = declared.key, scene.seen(declared.key)
+    unknown = scene.live.why_unknown(key)
+    if unknown and seen is None:
+        return blocked(key, Cause.MISSING, (_not_seen(unknown),))
+    if declared.intent.state is State.UNMANAGED:
+        return None if seen else _missing_unmanaged(key)
+    if declared.intent.state is State.ABSENT:
+        return delete(scene, key, seen, Cause.MANIFEST) if seen else None
+    if seen is None:
+        change = create(scene, declared)
+        plain = change.action is Action.BLOCKED or key.kind != "Consumer"
+        return change if plain else resumed_creation(scene, declared, change)
+    return _compare(scene, declared, seen)
+
+
+def blocked(key: Key, cause: Cause, reasons: tuple[Reason, ...], wanted: Action | None = None) -> Change:
+    """A change that may not be done."""
+    return Change(key=key, action=Action.BLOCKED, cause=cause, reasons=reasons, wanted=wanted)
+
+
+def _not_seen(why: str) -> Reason:
+    return Reason("unknown", why, "it is looked at again on the next pass")
+
+
+def _missing_unmanaged(key: Key) -> Change:
+    way_out = "whoever owns it must create it"
+    return blocked(key, Cause.MISSING, (Reason("missing", "declared unmanaged, but it does not exist", way_out),))
+
+
+def create(scene: Scene, declared: Declared) -> Change:
+    """Making a resource as if there had never been one."""
+    key, config = declared.key, within_limits(scene, declared.key, declared.config)
+    level, path = mutability.required_level(key, scene.normal(key, config))
+    reasons = []
+    if level > scene.live.server.level:
+        reasons.append(mutability.level_reason(level, path, scene.live.server.level))
+    stream = key.stream_key
+    if key.kind == "Consumer":
+        if stream not in scene.streams and stream not in scene.live.streams:
+            way_out = "declare the stream, or create it first"
+            reasons.append(Reason("no-such-stream", f"stream {stream.name} is neither declared nor live", way_out))
+        if declared.intent.pause_until:
+            config["pause_until"] = declared.intent.pause_until
+    if config.pop("sealed", False):
+        for forced in ("deny_delete", "deny_purge"):  # the server refuses sealed at creation: the next pass seals
+            config.pop(forced, None)
+    marker = Marker(owner=scene.rules.owner, spec=declared.digest, pause_until=declared.intent.pause_until)
+    change = Change(key=key, action=Action.CREATE, cause=Cause.MISSING, config=with_marker(config, marker), level=level)
+    if reasons:
+        return change.blocked(*reasons)
+    return change
+
+
+def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
+    key = declared.key
+    if isinstance(seen, LiveConsumer) and seen.server_made:
+        return blocked(key, Cause.MANIFEST, (Reason("server-made", "the server keeps this consumer for a source or mirror"),))
+    if seen.owner and seen.owner != scene.rules.owner:
+        way_out = f"let {seen.owner} give it up (remove its marker), then adopt it"
+        return blocked(key, Cause.MANIFEST, (Reason("other-owner", f"it belongs to {seen.owner}", way_out),))
+    special = seen.special or bool(declared.intent.ignore or declared.intent.pause_until) or _held(scene, key)
+    if not special and seen.digest == declared.digest and seen.owner and key.stream_key not in scene.limited_streams:
+        return None
+    difference = compare(scene, declared, seen)
+    if not scene.ours(key, seen):
+        return _adopt(scene, difference)
+    journal = journal_of(scene, key, seen) if isinstance(seen, LiveConsumer) else None
+    if journal is not None and isinstance(seen, LiveConsumer):
+        return continuation(scene, journal, seen, _outline(scene, difference, Action.UPDATE))
+    if not difference.names and seen.owner and not pause_differs(scene, difference):
+        return None
+    change = _change(scene, difference, Action.UPDATE)
+    if declared.intent.suspend:
+        reason = Reason("suspended", "it differs, and the manifest suspends it", "remove the annotation reconciler/suspend")
+        return change.blocked(reason)
+    return change
+
+
+def _held(scene: Scene, key: Key) -> bool:
+    return key.kind == "Consumer" and journal_of(scene, key, None) is not None
+
+
+def _adopt(scene: Scene, difference: Difference) -> Change:
+    declared = difference.declared
+    change = _change(scene, difference, Action.ADOPT)
+    if not (scene.rules.adopt or declared.intent.adopt):
+        reason = Reason("not-owned", "it exists and carries no marker of ours", _ADOPT)
+        return change.blocked(reason)
+    return change
+
+
+def _outline(scene: Scene, difference: Difference, action: Action) -> Change:
+    """The change as such, before it is asked whether it can and may be done."""
+    declared, seen = difference.declared, difference.seen
+    key = declared.key
+    remembered = seen.spec or scene.remembered(key)
+    return Change(
+        key=key,
+        action=action,
+        cause=Cause.DRIFT if remembered == declared.digest else Cause.MANIFEST,
+        fields=diff.fields(key, difference.wanted, difference.live, scene.defaults),
+        config=difference.marked(scene.rules.owner),
+        live_config=canonical(difference.live),
+        level=mutability.required_level(key, difference.wanted)[0],
+    )
+
+
+def _change(scene: Scene, difference: Difference, action: Action) -> Change:
+    declared, seen = difference.declared, difference.seen
+    change = _outline(scene, difference, action)
+    if change.level > scene.live.server.level:
+        level, path = mutability.required_level(change.key, difference.wanted)
+        return change.blocked(mutability.level_reason(level, path, scene.live.server.level))
+    reasons = tuple(_impossible(scene, difference))
+    if reasons:
+        return change.blocked(*reasons)
+    if declared.intent.prevent_update and difference.names:
+        return change.blocked(Reason("prevented", "preventUpdate is set in its manifest", "remove preventUpdate"))
+    if isinstance(seen, LiveStream):
+        return _stream_change(scene, difference, seen, change)
+    return _consumer_change(scene, difference, seen, change)
+
+
+def _impossible(scene: Scene, difference: Difference) -> Iterator[Reason]:
+    """What no update and no procedure can do on the resource as it is."""
+    key, names = difference.declared.key, difference.names
+    yield from mutability.one_way_reasons(key, names, difference.wanted, difference.live, scene.live.server.level)
+    if {"sources", "mirror"} & names and _durable_sources(difference.wanted) != _durable_sources(difference.live):
+        message = "changing how a live source or mirror reads through a durable consumer needs a migration"
+        yield Reason("needs-migration", message, "declare a new aggregate stream, or keep the entry as it is")
+
+
+def _durable_sources(config: Config) -> list[dict[str, object]]:
+    return [entry for entry in copied_entries(config) if "consumer" in entry]
+
+
+def _stream_change(scene: Scene, difference: Difference, seen: LiveStream, change: Change) -> Change:
+    key = change.key
+    fixed = mutability.immutable_reasons(key, difference.names, difference.wanted, difference.live, scene.live.server.level)
+    if fixed:
+        return _recreate_stream(scene, seen, change, fixed)
+    reasons = list(losses.fewer_replicas(scene, key, difference.wanted, difference.live))
+    if not scene.allows(losses.DATA_LOSS, key):
+        reasons += losses.shrinking_stream(scene, key, seen, difference.wanted)
+        reasons += losses.cut_off(scene, key, seen, difference.wanted)
+    reasons += losses.repeating_sources(scene, key, seen, difference.wanted)
+    return change.blocked(*reasons) if reasons else change
+
+
+def _recreate_stream(scene: Scene, seen: LiveStream, change: Change, fixed: tuple[Reason, ...]) -> Change:
+    if change.action is Action.ADOPT or not scene.allows("recreate", change.key):
+        return change.blocked(*fixed)
+    change = replace(change, action=Action.RECREATE)
+    unknown = scene.live.why_unknown(change.key)
+    if unknown:
+        return change.blocked(_not_seen(unknown))
+    if scene.allows(losses.DATA_LOSS, change.key):
+        return change
+    reasons = tuple(losses.deleting_stream(scene, change.key, seen))
+    return change.blocked(*reasons) if reasons else change
+
+
+def _consumer_change(scene: Scene, difference: Difference, seen: LiveConsumer, change: Change) -> Change:
+    key = change.key
+    fixed = mutability.immutable_reasons(key, difference.names, difference.wanted, difference.live, scene.live.server.level)
+    if fixed and (change.action is Action.ADOPT or not scene.allows("recreate", key)):
+        return change.blocked(*fixed)
+    reasons: list[Reason] = []
+    if difference.live.get("num_replicas"):  # 0 means: as the stream
+        reasons += losses.fewer_replicas(scene, key, difference.wanted, difference.live)
+    removed = losses.uncovered(difference.live.get("filter_subjects", []), difference.wanted.get("filter_subjects", []))
+    if removed and not scene.allows(losses.DATA_LOSS, key):
+        reasons += losses.removed_filters(scene, key, seen, removed)
+    if reasons:
+        return change.blocked(*reasons)
+    return consumer_machine(scene, difference, change, recreate=bool(fixed))
+
+
+def delete(scene: Scene, key: Key, seen: Seen, cause: Cause) -> Change:
+    """Removing a resource that is ours, or the reasons why not."""
+    shown = canonical(seen.config)
+    change = Change(key=key, action=Action.DELETE, cause=cause, live_config=shown)
+    declared = scene.desired.resources.get(key)
+    unknown = scene.live.why_unknown(key)
+    if unknown:
+        return change.blocked(_not_seen(unknown))
+    if not scene.ours(key, seen):
+        if seen.owner:
+            return change.blocked(Reason("other-owner", f"it belongs to {seen.owner}", "ask that owner to remove it"))
+        if not (scene.rules.adopt or (declared and declared.intent.adopt)):
+            return change.blocked(Reason("not-owned", "it carries no marker of ours", _ADOPT))
+    if declared and declared.intent.prevent_delete:
+        return change.blocked(Reason("prevented", "preventDelete is set in its manifest", "remove preventDelete"))
+    found = (
+        losses.deleting_stream(scene, key, seen) if isinstance(seen, LiveStream) else losses.deleting_consumer(scene, key, seen)
+    )
+    reasons = () if scene.allows(losses.DATA_LOSS, key) else tuple(found)
+    return change.blocked(*reasons) if reasons else change

@@ -1,0 +1,100 @@
+"""What differs between a declaration and the live resource.
+
+Invariant: `fields` of equal meanings is empty; whatever the manifest leaves to others (`spec.ignore`), what a procedure
+had to leave different (residue) and fields of a newer server that we cannot declare are carried over, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from reconciler.model.consumer import INTERNAL_FIELDS
+from reconciler.model.fields import table
+from reconciler.model.identity import Key
+from reconciler.model.marker import Residue
+from reconciler.model.normal import Config, normal_source
+from reconciler.plan.change import FieldDiff
+from reconciler.plan.display import spec_model, yaml_path, yaml_value
+
+_NOT_OURS = INTERNAL_FIELDS | {"metadata", "pause_until"}
+
+
+def known_fields(key: Key) -> frozenset[str]:
+    """Everything a normal form of this kind may contain that a manifest can declare."""
+    return frozenset((*table(spec_model(key.kind)), "durable", "dead_letter"))
+
+
+def _wire_path(model: type[BaseModel], path: str) -> list[str]:
+    """`spec.ignore` paths are written in YAML names; the configuration has wire names."""
+    head, *rest = path.removeprefix("spec.").split(".", 1)
+    by_yaml = {column.name: wire for wire, column in table(model).items()}
+    return [by_yaml.get(head, head), *rest]
+
+
+def _leave_to_others(config: Config, live: Mapping[str, Any], model: type[BaseModel], path: str) -> None:
+    head, *rest = _wire_path(model, path)
+    if not rest:
+        config.pop(head, None)
+        if head in live:
+            config[head] = live[head]
+        return
+    inner, theirs = dict(config.get(head) or {}), (live.get(head) or {})
+    inner.pop(rest[0], None)
+    if rest[0] in theirs:
+        inner[rest[0]] = theirs[rest[0]]
+    config[head] = inner
+
+
+def kept_residue(declared: Mapping[str, Any], residue: tuple[Residue, ...]) -> tuple[Residue, ...]:
+    """The residue rows that still stand: the manifest says what it said when the procedure ended."""
+    return tuple(row for row in residue if declared.get(row.field) == row.declared)
+
+
+def effective(
+    key: Key, declared: Config, live: Mapping[str, Any], ignore: tuple[str, ...], residue: tuple[Residue, ...]
+) -> Config:
+    """The configuration to have on the server: as declared, with what must be carried over from live."""
+    model = spec_model(key.kind)
+    config = dict(declared)
+    if "filter_subject" in live and "filter_subjects" in config and len(config["filter_subjects"]) == 1:
+        config["filter_subject"] = config.pop("filter_subjects")[0]
+    elif live.get("filter_subjects") and config.get("filter_subject"):
+        config["filter_subjects"] = [config.pop("filter_subject")]
+    if "mirror" in live and "mirror" in config and normal_source(live["mirror"]) == normal_source(config["mirror"]):
+        config["mirror"] = live["mirror"]  # the server takes the same moment in another time zone for a change
+    for path in ignore:
+        _leave_to_others(config, live, model, path)
+    for row in residue:
+        if row.live is None:
+            config.pop(row.field, None)
+        else:
+            config[row.field] = row.live
+    known = table(model)
+    for name, value in live.items():
+        if name not in known and name not in _NOT_OURS and name != "name":
+            config.setdefault(name, value)
+    return config
+
+
+DefaultsOf = Callable[[Key, Mapping[str, Any]], Mapping[str, Any]]
+"""What the server takes for the fields that a normal form leaves out; it may depend on its other fields."""
+
+
+def fields(key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any], defaults_of: DefaultsOf) -> tuple[FieldDiff, ...]:
+    """The differing fields of two normal forms, in YAML terms and a stable order."""
+    model = spec_model(key.kind)
+    before, after = ({**defaults_of(key, side), **side} for side in (live, wanted))
+    found = []
+    for name in sorted({*wanted, *live}):
+        if before.get(name) != after.get(name):  # one may say what is the other's default
+            shown = (yaml_value(model, name, side.get(name)) for side in (before, after))
+            found.append(FieldDiff(yaml_path(model, name), *shown))
+    return tuple(found)
+
+
+def changed(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> frozenset[str]:
+    """The wire names of the differing fields."""
+    return frozenset(name for name in {*wanted, *live} if wanted.get(name) != live.get(name))

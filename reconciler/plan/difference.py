@@ -1,0 +1,69 @@
+"""A declaration beside its live resource, compared field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from reconciler.model.desired import Declared
+from reconciler.model.identity import Key
+from reconciler.model.marker import Marker
+from reconciler.model.normal import Config, canonical
+from reconciler.plan import diff
+from reconciler.plan.scene import Scene, Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A declaration beside its live resource, both as wire configuration and in normal form."""
+
+    declared: Declared
+    seen: Seen
+    config: Config
+    """What should be on the server, without a marker."""
+    wanted: Config
+    live: Config
+    marker: Marker
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The wire names of the fields that differ."""
+        return diff.changed(self.wanted, self.live)
+
+    def marked(self, owner: str) -> bytes:
+        """The configuration to send, marker included."""
+        marker = replace(
+            self.marker, owner=owner, spec=self.declared.digest, journal=None, pause_until=self.declared.intent.pause_until
+        )
+        return with_marker(self.config, marker)
+
+
+def within_limits(scene: Scene, key: Key, config: Config) -> Config:
+    """A consumer's configuration with what its stream's limits make of its default.
+
+    Said aloud, since the server fills it in only once the limits are there, and refuses limits below what a consumer has.
+    """
+    most = scene.limits(key).get("max_ack_pending") if key.kind == "Consumer" else None
+    return {"max_ack_pending": most, **config} if most and config.get("ack_policy", "none") != "none" else config
+
+
+def with_marker(config: Config, marker: Marker) -> bytes:
+    """A wire configuration with the marker in its metadata, as canonical JSON."""
+    metadata = {**(config.get("metadata") or {}), **marker.to_metadata()}
+    return canonical({**config, "metadata": metadata})
+
+
+def compare(scene: Scene, declared: Declared, seen: Seen) -> Difference:
+    """The difference, with what must be carried over from live already in place."""
+    key, live_config, marker = declared.key, seen.config, seen.marker
+    config = declared.config
+    residue = diff.kept_residue(scene.normal(key, config), marker.residue)
+    config = within_limits(scene, key, diff.effective(key, config, live_config, declared.intent.ignore, residue))
+    wanted, live = scene.normal(key, config), scene.normal(key, live_config)
+    for name in [name for name in live if name not in wanted and _unknown(key, name)]:
+        del live[name]
+    return Difference(declared, seen, config, wanted, live, replace(marker, residue=residue))
+
+
+def _unknown(key: Key, name: str) -> bool:
+    """A field of a newer server that no manifest can declare: carried over, never a difference."""
+    return name not in diff.known_fields(key)

@@ -1,0 +1,66 @@
+"""Normal forms as users write them: YAML names, canonical units, defaults spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from reconciler.model.consumer import ConsumerSpec
+from reconciler.model.fields import Unit, in_unit, table, yaml_name
+from reconciler.model.stream import ConsumerLimits, External, Placement, Republish, Source, SourceConsumer, StreamSpec, Transform
+
+_NESTED: Mapping[str, type[BaseModel]] = {
+    "mirror": Source,
+    "sources": Source,
+    "placement": Placement,
+    "republish": Republish,
+    "subject_transform": Transform,
+    "subject_transforms": Transform,
+    "consumer_limits": ConsumerLimits,
+    "external": External,
+    "consumer": SourceConsumer,
+}
+_OURS = {"durable": "durable", "dead_letter": "deadLetter.subject"}
+
+
+def yaml_value(model: type[BaseModel], wire_name: str, value: Any) -> Any:  # noqa: ANN401
+    """One field's value as it is written in a manifest."""
+    nested = _NESTED.get(wire_name)
+    if nested and isinstance(value, Mapping):
+        return {yaml_name(nested, name): yaml_value(nested, name, item) for name, item in value.items()}
+    if isinstance(value, list):
+        if nested:
+            return [yaml_value(model, wire_name, item) for item in value]
+        column = table(model).get(wire_name)
+        return [in_unit(item, column.wire.unit if column else Unit.NONE) for item in value]
+    column = table(model).get(wire_name)
+    return in_unit(value, column.wire.unit if column else Unit.NONE)
+
+
+def yaml_path(model: type[BaseModel], wire_name: str) -> str:
+    """A field's path as it is written in a manifest; a field we do not know keeps its wire name."""
+    if wire_name in _OURS:
+        return _OURS[wire_name]
+    return yaml_name(model, wire_name) if wire_name in table(model) else wire_name
+
+
+def spec_model(kind: str) -> type[BaseModel]:
+    """The model whose table describes this kind on the wire (buckets are streams there)."""
+    return ConsumerSpec if kind == "Consumer" else StreamSpec
+
+
+def yaml_spec(kind: str, normal: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole normal form as the spec of a manifest."""
+    model = spec_model(kind)
+    spec: dict[str, Any] = {}
+    for wire_name, value in normal.items():
+        if wire_name == "dead_letter":
+            spec["deadLetter"] = {"subject": value}
+        elif wire_name == "durable":
+            if value is False:
+                spec["durable"] = False
+        else:
+            spec[yaml_path(model, wire_name)] = yaml_value(model, wire_name, value)
+    return spec

@@ -1,0 +1,173 @@
+"""Which changes would lose stored messages or a reader's position, judged from what the snapshot shows.
+
+Invariant: when it cannot be known that nothing is lost, it counts as a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.model import subjects, units
+from reconciler.model.flow import copies, origins
+from reconciler.model.identity import Key
+from reconciler.model.live import LiveConsumer, LiveStream
+from reconciler.model.normal import canonical
+from reconciler.plan.change import Reason
+from reconciler.plan.scene import Scene
+from reconciler.procedures.consumer import delivered_by
+from reconciler.procedures.requests import Absent, NextMessage
+
+DATA_LOSS = "data-loss"
+POSITION_LOSS = "position-loss"
+
+
+def _loss(key: Key, message: str) -> Reason:
+    way_out = f"allow it by name: `--allow data-loss={key}` or the annotation `reconciler/allow: data-loss`"
+    return Reason(DATA_LOSS, message, way_out)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _dependants(scene: Scene, stream: Key) -> Iterator[str]:
+    """Consumers and sources of others that hang on a stream."""
+    for name, consumer in scene.live.consumers_of(stream).items():
+        if not consumer.server_made and not scene.ours(Key("Consumer", name, stream.stream_name, stream.domain), consumer):
+            yield f"consumer {name}"
+    for key, live in scene.live.streams.items():
+        if (
+            key not in scene.streams
+            and not scene.going(key, live)
+            and copies(live.raw)
+            and stream in origins(live.config, key.domain)
+        ):
+            yield f"stream {key.name}, which copies from it"
+
+
+def deleting_stream(scene: Scene, key: Key, stream: LiveStream) -> Iterator[Reason]:
+    """What is lost when a stream goes."""
+    messages = stream.info["state"]["messages"]
+    if messages:
+        yield _loss(key, f"the stream holds {_count(messages, 'message')}")
+    if silence := scene.live.why_unknown(key):
+        yield _loss(key, f"whose consumers hang on it could not be read: {silence}")
+    yield from cut_off(scene, key, stream, {})
+    hanging = sorted(_dependants(scene, key.stream_key))
+    if hanging:
+        shown = ", ".join(hanging[:5]) + (f" and {len(hanging) - 5} more" if len(hanging) > 5 else "")  # noqa: PLR2004
+        yield _loss(key, f"others hang on it: {shown}")
+
+
+def cut_off(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any]) -> Iterator[Reason]:
+    """What an origin on interest has not handed over yet: it goes with the consumer that the server keeps for the copy."""
+    if not copies(stream.raw):
+        return
+    for origin in sorted(set(origins(stream.config, key.domain)) - set(origins(wanted, key.domain))):
+        live = scene.live.streams.get(origin)
+        if live is None or live.config.get("retention") != "interest":
+            continue
+        for consumer in scene.live.consumers_of(origin).values():
+            info = consumer.info if consumer.server_made else {}
+            metadata = info.get("config", {}).get("metadata") or {}
+            waiting = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
+            if waiting and key.stream_name in (metadata.get("_nats.src.stream"), metadata.get("_nats.mirror.stream")):
+                yield _loss(key, f"{_count(waiting, 'message')} of {origin} were not copied yet, and nobody else keeps them")
+
+
+def deleting_consumer(scene: Scene, key: Key, consumer: LiveConsumer) -> Iterator[Reason]:
+    """What is lost when a consumer goes."""
+    info = consumer.info
+    pending, unacked = info.get("num_pending", 0), info.get("num_ack_pending", 0)
+    if pending or unacked:
+        yield _loss(key, f"it has {_count(pending, 'message')} undelivered and {unacked:,} unacknowledged")
+    elif _keeps_given_up(scene, key, consumer):
+        yield from _stored(scene, key, delivered_by(consumer.config), 1)
+
+
+def _keeps_given_up(scene: Scene, key: Key, consumer: LiveConsumer) -> bool:
+    """Whether it may be what keeps messages on an interest stream that it has delivered too often, which no count shows."""
+    stream = scene.live.stream(key)
+    return stream is not None and stream.config.get("retention") == "interest" and consumer.config.get("max_deliver", -1) > 0
+
+
+def _stored(scene: Scene, key: Key, filters: Iterable[str], start: int) -> Iterator[Reason]:
+    for subject in filters:
+        found = scene.ask(NextMessage(key.stream_key, subject, start), key)
+        if found is not None and not isinstance(found, Absent):
+            yield _loss(key, f"messages on {subject} were not delivered or not acknowledged yet")
+
+
+_COUNTED = {"max_msgs": ("messages", "message"), "max_bytes": ("bytes", "byte")}
+
+
+def shrinking_stream(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any]) -> Iterator[Reason]:
+    """What an update of a stream would remove: limits below what is stored, and retention that drops."""
+    live, state = scene.normal(key, stream.config), stream.info["state"]
+    messages = state["messages"]
+    if not messages:
+        return
+    for field, (measure, noun) in _COUNTED.items():
+        limit = wanted.get(field)
+        if limit is not None and limit < live.get(field, limit + 1) and limit < state[measure]:
+            yield _loss(key, f"{_yaml(field)} {limit:,} is below the {_count(state[measure], noun)} stored")
+    per_subject = wanted.get("max_msgs_per_subject")
+    if per_subject is not None and per_subject < live.get("max_msgs_per_subject", per_subject + 1):
+        yield _loss(key, f"maxMsgsPerSubject {per_subject:,} may drop some of the {_count(messages, 'message')} stored")
+    # By the server's clock, which its limits go by: ours may be behind.
+    age, oldest = wanted.get("max_age"), units.parse_time(stream.info["ts"]) - units.parse_time(state["first_ts"])
+    if age is not None and age < live.get("max_age", age + 1) and age < oldest:
+        shown = units.format_duration(oldest // 10**9 * 10**9)
+        yield _loss(key, f"maxAge {units.format_duration(age)} is below the age of the oldest message ({shown})")
+    if wanted.get("retention") == "interest" and "retention" not in live:
+        yield _loss(key, f"interest retention drops those of {_count(messages, 'message')} that no consumer needs")
+
+
+def repeating_sources(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any]) -> Iterator[Reason]:
+    """Entries that get another filter or other transforms: the server takes such an entry for a new one, and copies all again."""
+    if not stream.info["state"]["last_seq"] or scene.allows(POSITION_LOSS, key):
+        return
+    before, after = _entries(scene.normal(key, stream.config)), _entries(wanted)
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] - after[name] and after[name] - before[name]:
+            message = f"another filter or transform starts at the beginning: what was copied from {name[0]} would be copied again"
+            way_out = "declare a new stream, or accept the duplicates by name with `reconciler/allow: position-loss`"
+            yield Reason(POSITION_LOSS, message, way_out)
+
+
+def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:
+    """What the server knows source entries by, for each stream that is copied from."""
+    found: dict[tuple[str, str], set[bytes]] = {}
+    for entry in normal.get("sources") or ():
+        origin = (entry["name"], (entry.get("external") or {}).get("api", ""))
+        parts = [entry.get(part) for part in ("filter_subject", "subject_transforms", "consumer")]
+        found.setdefault(origin, set()).add(canonical(parts))
+    return found
+
+
+def _yaml(field: str) -> str:
+    return {"max_msgs": "maxMsgs", "max_bytes": "maxBytes"}[field]
+
+
+def fewer_replicas(scene: Scene, key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Iterator[Reason]:
+    """Fewer copies of the data: allowed only by name."""
+    before, after = live.get("num_replicas", 1), wanted.get("num_replicas", 1)
+    if after < before and not scene.allows("replicas", key):
+        way_out = f"allow it: `--allow replicas={key}` or the annotation `reconciler/allow: replicas`"
+        yield Reason("replicas", f"replicas would fall from {before} to {after}", way_out)
+
+
+def removed_filters(scene: Scene, key: Key, consumer: LiveConsumer, removed: tuple[str, ...]) -> Iterator[Reason]:
+    """Filters that go while messages they match were not delivered or not acknowledged."""
+    info = consumer.info
+    if _keeps_given_up(scene, key, consumer):
+        yield from _stored(scene, key, removed, 1)
+    elif info.get("num_pending", 0) or info.get("num_ack_pending", 0):
+        yield from _stored(scene, key, removed, info["ack_floor"]["stream_seq"] + 1)
+
+
+def uncovered(filters: list[str], by: list[str]) -> tuple[str, ...]:
+    """The filters that reach subjects which the others do not; no filter means every subject."""
+    wide = by or [">"]
+    return tuple(subject for subject in (filters or [">"]) if not subjects.covered(subject, wide))

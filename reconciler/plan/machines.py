@@ -1,0 +1,197 @@
+"""Which changes need more than one request, which machine does them, and which half-done ones must go on.
+
+Invariant: a consumer (or its hold) that carries a journal is only ever continued, never changed by a plain update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.model import units
+from reconciler.model.desired import Declared
+from reconciler.model.identity import Key
+from reconciler.model.live import LiveConsumer
+from reconciler.model.marker import Journal
+from reconciler.model.units import MAX_INT64
+from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
+from reconciler.plan.difference import Difference
+from reconciler.plan.losses import uncovered
+from reconciler.plan.scene import Scene
+from reconciler.procedures.consumer import RESET_LEVEL, REWINDABLE, ConsumerTarget, Seen, expected_duplicates, promised_duplicates
+from reconciler.procedures.filter_add import FilterAdd
+from reconciler.procedures.machine import Procedure
+from reconciler.procedures.pausing import paused_by_person
+from reconciler.procedures.recreate_consumer import HOLD_PREFIX, RecreateConsumer, hold_key
+from reconciler.procedures.requests import Message, NextMessage, StreamInfo
+from reconciler.procedures.restore_consumer import RestoreConsumer
+from reconciler.procedures.resume import resume
+from reconciler.procedures.set_pause import SetPause
+
+_COUNTABLE_FILTERS = 16
+"""More filters than that are not counted one by one for the estimate of duplicates."""
+
+
+def is_hold(name: str) -> bool:
+    """Whether a consumer only keeps the place of another one."""
+    return name.startswith(HOLD_PREFIX)
+
+
+def consumer_machine(scene: Scene, difference: Difference, change: Change, *, recreate: bool) -> Change:
+    """The change of a live consumer, with the machine it needs, if any."""
+    added = uncovered(difference.wanted.get("filter_subjects", []), difference.live.get("filter_subjects", []))
+    if not recreate and not added:
+        return _with_pause(scene, difference, change)
+    person = paused_by_person(_target(scene, change, 0), Seen(difference.seen.info))
+    if person:
+        reason = Reason(person.code, f"{person.message}, and the change needs to pause and resume it", "resume it first")
+        return change.blocked(reason)
+    first = _first_stored(scene, difference, added)
+    if recreate:
+        start = min(_floor(difference) + 1, first.seq if first else MAX_INT64)
+        return _as_procedure(change, RecreateConsumer(_target(scene, change, _delivered_again(scene, difference, start))))
+    if first is None:
+        return _as_procedure(change, FilterAdd(_target(scene, change, 0), stored=False))
+    loss = _cannot_rewind(scene, difference, first)
+    if loss:
+        if scene.allows("position-loss", change.key):
+            return replace(change, notes=(loss.message,))
+        return change.blocked(loss)
+    return _as_procedure(change, FilterAdd(_target(scene, change, _delivered_again(scene, difference, first.seq))))
+
+
+def _as_procedure(change: Change, machine: Procedure) -> Change:
+    action = Action.ADOPT if change.action is Action.ADOPT else Action.PROCEDURE
+    return replace(change, action=action, machine=machine, touches=machine.touches)
+
+
+def _target(scene: Scene, change: Change, duplicates: int) -> ConsumerTarget:
+    stream = scene.live.stream(change.key)
+    config = stream.config if stream else {}
+    return ConsumerTarget(
+        key=change.key,
+        config=change.config,
+        level=scene.live.server.level,
+        retention=config.get("retention", "limits"),
+        replicas=config.get("num_replicas", 1),
+        expected_duplicates=duplicates,
+    )
+
+
+def _first_stored(scene: Scene, difference: Difference, added: tuple[str, ...]) -> Message | None:
+    """The first stored message that one of the added filters matches; None also while that is not known yet."""
+    key = difference.declared.key
+    stream = scene.live.stream(key)
+    if stream is None or not stream.info["state"]["messages"]:
+        return None
+    start = difference.wanted.get("opt_start_seq") or 1
+    answers = [scene.ask(NextMessage(key.stream_key, subject, start), key) for subject in added]
+    return min((fact for fact in answers if isinstance(fact, Message)), key=lambda found: found.seq, default=None)
+
+
+def _cannot_rewind(scene: Scene, difference: Difference, first: Message) -> Reason | None:
+    """Why the cursor cannot be moved back to what is stored for the new filters."""
+    target = _target(scene, Change(key=difference.declared.key, action=Action.UPDATE, cause=Cause.MANIFEST, config=b"{}"), 0)
+    policy = difference.wanted.get("deliver_policy", "all")
+    if target.level < RESET_LEVEL:
+        why, way_out = "moving it back needs API level 4 (nats-server 2.14)", "upgrade the server"
+    elif policy not in REWINDABLE:
+        why, way_out = (
+            f"a consumer with deliverPolicy {policy} cannot be moved back",
+            "declare a second consumer for the new filters",
+        )
+    elif target.retention == "interest" and target.replicas > 1:
+        why, way_out = "moving it back on a replicated interest stream can delete messages", "declare a second consumer"
+    elif _too_early(difference.wanted, first):
+        why, way_out = "they lie before optStartTime", ""
+    else:
+        return None
+    return _loss(first, why, way_out)
+
+
+def _too_early(wanted: Mapping[str, Any], first: Message) -> bool:
+    since = wanted.get("opt_start_time")
+    return bool(since and units.parse_time(first.time) < units.parse_time(since))
+
+
+def _loss(first: Message, why: str, way_out: str) -> Reason:
+    message = f"messages stored for the new filters, from sequence {first.seq} on, would be skipped: {why}"
+    allow = "or accept it by name with `reconciler/allow: position-loss`"
+    return Reason("position-loss", message, f"{way_out}, {allow}" if way_out else allow.removeprefix("or "))
+
+
+def _delivered_again(scene: Scene, difference: Difference, start: int) -> int:
+    """At most this many messages are delivered a second time when the cursor goes back to `start`."""
+    key, info = difference.declared.key, difference.seen.info
+    stream = scene.live.stream(key)
+    bound = expected_duplicates(info, start, stream.config.get("retention", "limits") if stream else "limits")
+    filters = difference.live.get("filter_subjects", []) or [">"]
+    if not bound or len(filters) > _COUNTABLE_FILTERS:
+        return bound
+    answers = [scene.ask(StreamInfo(key.stream_key, subject), key) for subject in filters]
+    if not all(isinstance(fact, dict) for fact in answers):
+        return bound
+    stored = sum(sum((fact["state"].get("subjects") or {}).values()) for fact in answers if isinstance(fact, dict))
+    return min(bound, max(0, stored - int(info.get("num_pending", 0))))
+
+
+def _floor(difference: Difference) -> int:
+    return Seen(difference.seen.info).floor
+
+
+def _with_pause(scene: Scene, difference: Difference, change: Change) -> Change:
+    wanted, remembered = difference.declared.intent.pause_until, difference.marker.pause_until
+    if not pause_differs(scene, difference):
+        return change
+    shown = FieldDiff("pauseUntil", difference.seen.config.get("pause_until"), wanted or None)
+    return _as_procedure(replace(change, fields=(*change.fields, shown)), SetPause(change.key, change.config, wanted, remembered))
+
+
+def pause_differs(scene: Scene, difference: Difference) -> bool:
+    """Whether the declared pause (or its removal) still has to be carried out."""
+    wanted, remembered = difference.declared.intent.pause_until, difference.marker.pause_until
+    if not wanted:
+        return bool(remembered)
+    live = difference.seen.config.get("pause_until")
+    expired = units.parse_time(wanted) <= scene.live.observed_at
+    return not expired and (live is None or units.parse_time(live) != units.parse_time(wanted) or remembered != wanted)
+
+
+def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Change) -> Change:
+    """The rest of a procedure that was interrupted, towards what the manifest says now."""
+    target = _target(scene, change, promised_duplicates(journal))
+    machine = resume(target, seen.info) if seen.marker.journal else RecreateConsumer(target)
+    if machine is None:
+        message = f"it is in the middle of {journal.name}, which this version does not know"
+        reason = Reason("procedure", message, "use the version that began it")
+        return change.blocked(reason)
+    note = f"goes on with {journal.name} from step {journal.step!r}"
+    return replace(change, action=Action.PROCEDURE, reasons=(), machine=machine, touches=machine.touches, notes=(note,))
+
+
+def journal_of(scene: Scene, key: Key, seen: LiveConsumer | None) -> Journal | None:
+    """The journal of a procedure under way: in the consumer, or in the hold that keeps its place."""
+    if seen is not None and seen.special and seen.marker.journal:
+        return seen.marker.journal
+    hold = scene.live.consumer(hold_key(key)) if key.kind == "Consumer" else None
+    return hold.marker.journal if hold and hold.owner == scene.rules.owner else None
+
+
+def resumed_creation(scene: Scene, declared: Declared, change: Change) -> Change:
+    """A missing consumer: one that was being replaced, one that we saw before, or really a new one."""
+    journal = journal_of(scene, declared.key, None)
+    if journal is not None:
+        machine: Procedure = RecreateConsumer(_target(scene, change, promised_duplicates(journal)))
+        note = f"goes on with {journal.name} from step {journal.step!r}"
+        return replace(_as_procedure(change, machine), notes=(note,))
+    floor = scene.memory.floors.get(declared.key)
+    stream = scene.live.stream(declared.key)
+    if stream is None or stream.info["created"] != scene.memory.created.get(declared.key.stream_key):
+        return change  # it went with its stream
+    if floor is None or declared.intent.on_missing == "policy":
+        return change
+    if declared.intent.on_missing == "block":
+        reason = Reason("missing", "somebody deleted it, and onMissing is block", "set onMissing to resume or policy")
+        return change.blocked(reason)
+    return _as_procedure(change, RestoreConsumer(_target(scene, change, 0), floor))

@@ -1,0 +1,205 @@
+"""What a NATS user needs for these manifests: each subject with the reason why.
+
+Invariant: enough and least. Everything the mode does works with exactly these subjects, and none of them can be left out
+(those marked as re-reads are used only after a lost answer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.model.api import JETSTREAM_API, JETSTREAM_EVENTS, api_prefix
+from reconciler.model.common import State
+from reconciler.model.desired import Declared, Desired
+from reconciler.model.identity import Key
+from reconciler.model.subjects import covers
+from reconciler.procedures.recreate_consumer import hold_key
+
+
+class Mode(StrEnum):
+    """What the user is for; every mode but `read` includes `apply`, and `daemon` includes `procedures`."""
+
+    READ = "read"
+    APPLY = "apply"
+    SYNC = "sync"
+    PROCEDURES = "procedures"
+    DAEMON = "daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Under which names this account reaches JetStream, the lease and its answers."""
+
+    prefix: str = JETSTREAM_API
+    """Of the API in the home domain."""
+    inbox: str = "_INBOX"
+    lease_bucket: str = ""
+    event_prefix: str = JETSTREAM_EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One subject and what it is for."""
+
+    subject: str
+    why: str
+    reread: bool = False
+    """Only used to find out what became of a request whose answer was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """All subjects of a user."""
+
+    publish: tuple[Grant, ...]
+    subscribe: tuple[Grant, ...]
+
+
+def permissions(desired: Desired, modes: frozenset[Mode], place: Place) -> Grants:
+    """Exactly what these modes need for what is declared."""
+    effective = _implied(modes)
+    resources = sorted(desired.resources.values(), key=lambda declared: declared.key)
+    publish = list(_reading(resources, place))
+    if Mode.APPLY in effective:
+        publish += _lease(place)
+        for declared in resources:
+            publish += _applying(declared, place)
+    if Mode.PROCEDURES in effective:
+        for declared in resources:
+            publish += _procedures(declared, place)
+    if Mode.DAEMON in effective:
+        for stream in _read_streams(resources):
+            publish.append(
+                Grant(f"{_api(place, stream.domain)}.STREAM.INFO.{stream.name}", f"where {stream.name} begins and ends")
+            )
+    if Mode.SYNC in effective:
+        publish += _pruning(_domains(resources), place)
+    subscribe = [Grant(f"{place.inbox}.>", "answers to our requests")]
+    if Mode.DAEMON in effective:
+        subscribe += _hints(place)
+    return Grants(_least(publish), tuple(subscribe))
+
+
+def _implied(modes: frozenset[Mode]) -> frozenset[Mode]:
+    found = set(modes)
+    if Mode.DAEMON in found:
+        found.add(Mode.PROCEDURES)
+    if found - {Mode.READ}:
+        found.add(Mode.APPLY)
+    return frozenset(found)
+
+
+def _api(place: Place, domain: str) -> str:
+    return api_prefix(domain, place.prefix)
+
+
+def _domains(resources: Iterable[Declared]) -> list[str]:
+    """Those that are declared; the home domain where nothing is."""
+    return sorted({declared.key.domain for declared in resources}) or [""]
+
+
+def _reading(resources: list[Declared], place: Place) -> Iterator[Grant]:
+    for domain in _domains(resources):
+        api = _api(place, domain)
+        yield Grant(f"{api}.INFO", "the account's API level")
+        yield Grant(f"{api}.STREAM.LIST", "all streams with config and state")
+    for stream in sorted({declared.key.stream_key for declared in resources}):
+        api = _api(place, stream.domain)
+        yield Grant(f"{api}.CONSUMER.LIST.{stream.name}", f"the consumers of {stream.name}")
+    for stream in _read_streams(resources):
+        api = _api(place, stream.domain)
+        yield Grant(f"{api}.STREAM.MSG.GET.{stream.name}", f"whether a filter that goes has unread messages in {stream.name}")
+
+
+def _read_streams(resources: Iterable[Declared]) -> list[Key]:
+    """The streams that declared consumers read."""
+    return sorted({declared.key.stream_key for declared in resources if declared.key.kind == "Consumer"})
+
+
+def _lease(place: Place) -> Iterator[Grant]:
+    bucket = place.lease_bucket
+    yield Grant(f"{place.prefix}.STREAM.INFO.KV_{bucket}", "the write lease: is its bucket there")
+    yield Grant(f"{place.prefix}.STREAM.CREATE.KV_{bucket}", "the write lease: make its bucket once")
+    yield Grant(f"{place.prefix}.STREAM.MSG.GET.KV_{bucket}", "the write lease: who holds it")
+    prefix = "" if place.prefix == JETSTREAM_API else f"{place.prefix}."
+    yield Grant(f"{prefix}$KV.{bucket}.writer", "the write lease: take, renew and release it")
+
+
+def _applying(declared: Declared, place: Place) -> Iterator[Grant]:
+    key, state = declared.key, declared.intent.state
+    if state is State.UNMANAGED:
+        return
+    if state is State.ABSENT:
+        yield from _removing(key, place, "its tombstone")
+        return
+    api = _api(place, key.domain)
+    if key.kind == "Consumer":
+        name = f"{key.stream}.{key.name}"
+        yield Grant(f"{api}.CONSUMER.CREATE.{name}", f"create and update {key}")
+        yield Grant(f"{api}.CONSUMER.INFO.{name}", f"read {key} again when an answer was lost", reread=True)
+        if declared.intent.pause_until:
+            yield Grant(f"{api}.CONSUMER.PAUSE.{name}", f"pauseUntil of {key}")
+        return
+    yield Grant(f"{api}.STREAM.CREATE.{key.stream_name}", f"create {key}")
+    yield Grant(f"{api}.STREAM.UPDATE.{key.stream_name}", f"update {key}")
+    yield Grant(f"{api}.STREAM.INFO.{key.stream_name}", f"read {key} again when an answer was lost", reread=True)
+    if "recreate" in declared.intent.allow:
+        yield from _removing(key, place, "recreating is allowed")
+
+
+def _removing(key: Key, place: Place, why: str) -> Iterator[Grant]:
+    api = _api(place, key.domain)
+    what, name = ("CONSUMER", f"{key.stream}.{key.name}") if key.kind == "Consumer" else ("STREAM", key.stream_name)
+    yield Grant(f"{api}.{what}.INFO.{name}", f"look at {key} right before it is deleted")
+    yield Grant(f"{api}.{what}.DELETE.{name}", f"delete {key}: {why}")
+
+
+def _procedures(declared: Declared, place: Place) -> Iterator[Grant]:
+    key = declared.key
+    if key.kind != "Consumer" or declared.intent.state is not State.PRESENT:
+        return
+    api, name = _api(place, key.domain), f"{key.stream}.{key.name}"
+    yield Grant(f"{api}.CONSUMER.INFO.{name}", f"watch {key} between steps")
+    yield Grant(f"{api}.CONSUMER.PAUSE.{name}", f"hold {key} still, and let it go on")
+    yield Grant(f"{api}.CONSUMER.RESET.{name}", f"move {key} back so that nothing is skipped")
+    if "recreate" in declared.intent.allow:
+        hold = hold_key(key)
+        yield Grant(f"{api}.CONSUMER.DELETE.{name}", f"recreate {key}")
+        yield Grant(f"{api}.CONSUMER.CREATE.{hold.stream}.{hold.name}", f"keep the place of {key} while it is recreated")
+        yield Grant(f"{api}.CONSUMER.INFO.{hold.stream}.{hold.name}", f"read the place of {key} again")
+        yield Grant(f"{api}.CONSUMER.DELETE.{hold.stream}.{hold.name}", f"give up the place of {key} afterwards")
+
+
+def _pruning(domains: Iterable[str], place: Place) -> Iterator[Grant]:
+    """What is no longer declared has no name here: these need wildcards."""
+    for domain in domains:
+        api = _api(place, domain)
+        yield Grant(f"{api}.CONSUMER.LIST.*", "consumers of streams that are no longer declared")
+        yield Grant(f"{api}.STREAM.INFO.*", "look at a stream right before it is deleted")
+        yield Grant(f"{api}.STREAM.DELETE.*", "delete streams that are no longer declared")
+        yield Grant(f"{api}.CONSUMER.INFO.*.*", "look at a consumer right before it is deleted")
+        yield Grant(f"{api}.CONSUMER.DELETE.*.*", "delete consumers that are no longer declared")
+
+
+def _hints(place: Place) -> Iterator[Grant]:
+    yield Grant(f"{place.event_prefix}.ADVISORY.STREAM.>", "hints that a stream changed")
+    yield Grant(f"{place.event_prefix}.ADVISORY.CONSUMER.CREATED.>", "hints that a consumer was created")
+    yield Grant(f"{place.event_prefix}.ADVISORY.CONSUMER.DELETED.>", "hints that a consumer was deleted")
+    yield Grant(f"{place.event_prefix}.ADVISORY.CONSUMER.PAUSE.>", "hints that a consumer was paused")
+    yield Grant(f"{place.event_prefix}.ADVISORY.API", "hints that a consumer was updated, and who changed what")
+
+
+def _least(grants: Iterable[Grant]) -> tuple[Grant, ...]:
+    """Each subject once, and none that another one permits anyway; what is not only a re-read gives the reason."""
+    unique: dict[str, Grant] = {}
+    for grant in grants:
+        if grant.subject not in unique or (unique[grant.subject].reread and not grant.reread):
+            unique[grant.subject] = grant
+    subjects = list(unique)
+    return tuple(
+        grant
+        for subject, grant in unique.items()
+        if not any(other != subject and covers(other, subject) for other in subjects if "*" in other)
+    )

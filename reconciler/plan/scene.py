@@ -1,0 +1,106 @@
+"""Everything one planning round looks at, and the questions it could not answer yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from reconciler.model.common import State
+from reconciler.model.desired import Declared, Desired
+from reconciler.model.identity import Key
+from reconciler.model.live import Live, LiveConsumer, LiveStream
+from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
+from reconciler.plan.change import Memory, Rules
+from reconciler.procedures.requests import Fact, Read, Unanswered
+
+Seen = LiveStream | LiveConsumer
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The inputs of a plan, with the look-ups every rule needs."""
+
+    desired: Desired
+    live: Live
+    rules: Rules
+    memory: Memory
+    open: set[Read] = field(default_factory=set)
+    """What has to be read before this plan is final."""
+    silent: dict[Key, str] = field(default_factory=dict)
+    """Keys whose change hangs on a question that nobody answered, with the reason."""
+
+    def ask(self, read: Read, key: Key) -> Fact | None:
+        """The answer to a question that the change of `key` hangs on; None while there is none."""
+        fact: Fact | None = self.live.facts.get(read)
+        if fact is None:
+            self.open.add(read)
+        if isinstance(fact, Unanswered):
+            self.silent[key] = fact.reason
+            return None
+        return fact
+
+    def seen(self, key: Key) -> Seen | None:
+        """What the server shows under this key."""
+        return self.live.seen(key)
+
+    def ours(self, key: Key, seen: Seen) -> bool:
+        """Marked as ours, or unmarked though it was ours a moment ago in this very process (somebody wiped the marker)."""
+        if seen.owner or not self.remembered(key):
+            return seen.owner == self.rules.owner
+        return self.memory.created.get(key.live_key) in (None, seen.info["created"])
+
+    def remembered(self, key: Key) -> str:
+        """The spec digest of the marker that this process last saw there; empty when it saw none."""
+        return self.memory.owned.get(key.live_key, "")
+
+    def going(self, key: Key, seen: Seen) -> bool:
+        """Whether the manifests want this resource gone."""
+        if not self.ours(key, seen):
+            return False
+        declared = self.desired.resources.get(key)
+        if declared is not None:
+            return declared.intent.state is State.ABSENT
+        return self.rules.policy == "sync" and key not in self.streams
+
+    def normal(self, key: Key, config: Mapping[str, Any]) -> Config:
+        """The normal form of a configuration, by the defaults that hold where this key lives."""
+        if key.kind == "Consumer":
+            return normal_consumer(config, self.limits(key))
+        return normal_stream(config, key.stream_name, self.live.server.level)
+
+    def defaults(self, key: Key, normal: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the server takes for the fields that this normal form leaves out."""
+        if key.kind == "Consumer":
+            return consumer_defaults(normal, self.limits(key))
+        return stream_defaults(normal, self.live.server.level)
+
+    def limits(self, key: Key) -> Mapping[str, Any]:
+        """The consumer limits of a consumer's stream, as they will be once the plan is carried out."""
+        declared = self.streams.get(key.stream_key)
+        if declared is not None:
+            return declared.config.get("consumer_limits") or {} if b"consumer_limits" in declared.wire else {}
+        stream = self.live.stream(key)
+        return (stream.limits if stream else None) or {}
+
+    def allows(self, what: str, key: Key) -> bool:
+        """Whether `what` was allowed for this resource, on the command line or by its annotation."""
+        declared = self.desired.resources.get(key)
+        return self.rules.allows(what, key) or (declared is not None and what in declared.intent.allow)
+
+    @cached_property
+    def streams(self) -> Mapping[Key, Declared]:
+        """Declared streams and buckets that are to exist, by the key of their stream."""
+        return {
+            key.stream_key: declared
+            for key, declared in self.desired.resources.items()
+            if key.is_stream and declared.intent.state is State.PRESENT
+        }
+
+    @cached_property
+    def limited_streams(self) -> frozenset[Key]:
+        """Streams whose consumer limits change what their consumers' defaults are, live or declared."""
+        live = (key for key, stream in self.live.streams.items() if stream.limits)
+        declared = (key for key, entry in self.streams.items() if b"consumer_limits" in entry.wire)
+        return frozenset((*live, *declared))

@@ -1,0 +1,98 @@
+"""Creating a consumer at a position and seeing it there: the second half of every procedure that replaces a consumer.
+
+Where RESET can, the consumer is created as declared, paused, and moved; else it is created with `by_start_sequence`,
+and the difference to the manifest is recorded as residue. A workqueue needs neither: what is stored there is unacknowledged.
+
+Invariant: the consumer is paused from its creation until its cursor is at the position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.model import units
+from reconciler.model.marker import Residue
+from reconciler.model.normal import normal_consumer
+from reconciler.procedures.consumer import ConsumerTarget, Seen, encode, encode_paused, immutable_differences, new_filters
+from reconciler.procedures.machine import Do, Step
+from reconciler.procedures.pausing import FRESH, Memory, hold_still, release
+from reconciler.procedures.requests import CreateConsumer, Fact, Message, NextMessage, ResetConsumer, UpdateConsumer
+
+MOVE, RESUME = "move", "resume"
+ARRIVING = frozenset({MOVE, RESUME})
+_PLACE = ("deliver_policy", "opt_start_seq", "opt_start_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to create the consumer, and when that was asked."""
+
+    start: int
+    found: Message | None
+    """The first message stored at or after `start`."""
+    time: int
+
+
+def search(target: ConsumerTarget, start: int) -> NextMessage:
+    """What has to be known of the stream before a consumer is created at `start`."""
+    return NextMessage(target.key.stream_key, ">", start)
+
+
+def place(start: int, fact: Fact, time: int) -> Place:
+    """The answer to `search`; holes before the first stored message are skipped, since RESET by time refuses them."""
+    found = fact if isinstance(fact, Message) else None
+    return Place(found.seq if found else start, found, time)
+
+
+def create(name: str, target: ConsumerTarget, where: Place) -> Do:
+    """Create the consumer at that place, paused and journalled."""
+    config = target.wire
+    step = MOVE if _movable(target, where) else RESUME
+    if step == RESUME:
+        config = target.with_residue(_residue(target, where.start)).wire
+    journal = target.journal(name, step, {"start": where.start})
+    paused = encode_paused(config, journal, target.marker.owner, where.time + 2 * target.deadline)
+    return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH)
+
+
+def in_place(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | None:
+    """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond)."""
+    start = int(seen.data.get("start", 0))
+    if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to == start:
+        return None
+    still = hold_still(target, seen, memory)
+    if not isinstance(still, Memory):
+        return still
+    return Do(ResetConsumer(target.key, start), f"reset to {start}", Memory(reset_to=start))
+
+
+def finish(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step:
+    """Resume, then clear the journal."""
+    return release(target, seen, memory) or Do(UpdateConsumer(target.key, _final(target, seen)), "clear the journal", memory)
+
+
+def _final(target: ConsumerTarget, seen: Seen) -> bytes:
+    """What it shall carry for good; a target that changed meanwhile beyond a plain update is left to the next plan."""
+    reachable = not immutable_differences(seen.config, target) and not new_filters(target, seen)
+    return target.with_residue(seen.marker.residue).config if reachable else encode(seen.config, None)
+
+
+def _movable(target: ConsumerTarget, where: Place) -> bool:
+    """Whether RESET will accept the position from a consumer created as declared."""
+    if not target.rewindable:
+        return False
+    config = target.wire
+    if config.get("deliver_policy") == "by_start_sequence":
+        return where.start >= int(config["opt_start_seq"])
+    if config.get("deliver_policy") == "by_start_time":
+        return where.found is None or units.parse_time(where.found.time) >= units.parse_time(config["opt_start_time"])
+    return True
+
+
+def _residue(target: ConsumerTarget, start: int) -> tuple[Residue, ...]:
+    """The fields in which a consumer created at `start` differs from the manifest, as normal forms show them."""
+    declared: Mapping[str, Any] = normal_consumer(target.wire)
+    live = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+    return tuple(Residue(name, live.get(name), declared.get(name)) for name in _PLACE if live.get(name) != declared.get(name))

@@ -1,0 +1,213 @@
+"""recreate-consumer: replace a consumer by one with other immutable fields, at the position where the old one stood.
+
+    journal `pause` ▸ pause ▸ drain ▸ create hold ▸ delete the consumer ▸ create the new one in its place ▸ delete hold ▸ resume
+
+The hold is a paused consumer beside it, on limits and interest: while the consumer is away it remembers the position
+(in its journal), and on interest it keeps the messages. A workqueue keeps them anyway, and allows no second consumer.
+
+Invariant: from the first step on, the position is in the metadata of the consumer or of the hold, so that a crash anywhere
+can be gone on from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.model.identity import MAX_NAME, Key
+from reconciler.model.subjects import covers
+from reconciler.procedures import arrival
+from reconciler.procedures.consumer import EVERYTHING, ConsumerTarget, Seen, added_filters, arrived, encode, encode_paused
+from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
+from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
+from reconciler.procedures.requests import (
+    ConsumerInfo,
+    CreateConsumer,
+    DeleteConsumer,
+    Fact,
+    Message,
+    NextMessage,
+    Read,
+    UpdateConsumer,
+)
+
+NAME = "recreate-consumer"
+PAUSE, HOLD = "pause", "hold"
+HOLD_PREFIX = "_reconciler_hold_"
+_FAR = 10 * 365 * 24 * 3600 * 10**9
+
+
+def hold_key(consumer: Key) -> Key:
+    """The key of the hold of a consumer."""
+    name = HOLD_PREFIX + consumer.name
+    if len(name) > MAX_NAME:
+        name = HOLD_PREFIX + hashlib.blake2b(consumer.name.encode(), digest_size=16).hexdigest()
+    return replace(consumer, name=name)
+
+
+def held_consumer(hold: Key, config: Mapping[str, Any]) -> Key | None:
+    """The consumer whose place this one keeps; None when it is no hold."""
+    seen = Seen({"config": config})
+    if seen.journal is None or (seen.journal.name, seen.journal.step) != (NAME, HOLD):
+        return None
+    name = seen.data.get("consumer")
+    return replace(hold, name=name) if isinstance(name, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RecreateConsumer:
+    """Brings a consumer to a target that differs in fields no update can change."""
+
+    target: ConsumerTarget
+    name: str = field(default=NAME, init=False)
+
+    @property
+    def key(self) -> Key:
+        """The consumer."""
+        return self.target.key
+
+    @property
+    def hold(self) -> Key:
+        """The consumer that keeps its place meanwhile."""
+        return hold_key(self.key)
+
+    @property
+    def touches(self) -> tuple[Key, ...]:
+        """The hold."""
+        return () if self._queue else (self.hold,)
+
+    def describe(self) -> Description:
+        """What the plan prints."""
+        middle = ("delete", "create") if self._queue else ("create a hold", "delete", "create at floor+1", "delete the hold")
+        return Description(
+            NAME,
+            ("pause and drain", *middle, "resume"),
+            point_of_no_return="the deletion: redelivery counts are lost",
+            expected_duplicates=self.target.expected_duplicates,
+        )
+
+    def step(self, observation: Observation, memory: Memory | None) -> Step:
+        """The next thing to do."""
+        if self.target.marker.residue:
+            return replace(self, target=self.target.as_declared()).step(observation, memory)
+        memory = memory or FRESH
+        if observation.failure:
+            if memory.giving_up:
+                return memory.giving_up
+            memory = replace(memory, giving_up=Abort("refused", observation.failure))
+        reads = (ConsumerInfo(self.key), *(() if self._queue else (ConsumerInfo(self.hold),)))
+        if any(read not in observation.facts for read in reads):
+            return Ask(reads, memory)
+        seen, hold = self._seen(self.key, observation.facts), self._seen(self.hold, observation.facts)
+        if memory.giving_up:
+            return self._give_up(seen, hold, memory)
+        if seen is None:
+            return self._create(hold, observation.facts, memory)
+        if seen.journal and seen.journal.name == NAME and seen.journal.step in arrival.ARRIVING:
+            return self._arrive(seen, hold, memory)
+        return self._leave(seen, hold, observation.facts, memory)
+
+    @property
+    def _queue(self) -> bool:
+        return self.target.retention == "workqueue"
+
+    def _seen(self, key: Key, facts: Mapping[Read, Fact]) -> Seen | None:
+        fact = facts.get(ConsumerInfo(key))
+        return Seen(fact) if isinstance(fact, dict) else None
+
+    def _leave(self, seen: Seen, hold: Seen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+        """The old consumer is there: hold it still, put a hold beside it, delete it."""
+        if seen.journal is None and arrived(self.target, seen):
+            return Do(DeleteConsumer(self.hold), "delete the hold", memory) if hold else Done()
+        if seen.journal is None or seen.journal.name != NAME:
+            return paused_by_person(self.target, seen) or self._note(seen, memory)
+        still = hold_still(self.target, seen, memory)
+        if not isinstance(still, Memory):
+            return still
+        return self._delete(seen, hold, facts, still)
+
+    def _delete(self, seen: Seen, hold: Seen | None, facts: Mapping[Read, Fact], still: Memory) -> Step:
+        """The consumer stands still: delete it once a hold stands at exactly its position."""
+        if self._queue:
+            return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH)
+        searches = self._searches(seen)
+        if any(one not in facts for one in searches):
+            return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches), still)
+        start = self._earliest(seen.floor + 1, searches, facts)
+        if hold is None:
+            return self._create_hold(seen, start, still)
+        if self._start(hold) != start:
+            return Do(DeleteConsumer(self.hold), "delete an outdated hold", still)
+        return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH)
+
+    def _create(self, hold: Seen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+        """The consumer is away: create the new one where the hold says."""
+        if self._queue:
+            return Do(CreateConsumer(self.key, self.target.config), f"create {self.key.name}", memory)
+        start = self._start(hold) if hold else 0
+        if hold is None or not start:
+            return Abort("position-loss", f"{self.key} is gone, and no hold says where it stood")
+        searches = self._searches(hold)
+        if any(one not in facts for one in searches):
+            return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches), memory)
+        start = self._earliest(start, searches, facts)
+        search = arrival.search(self.target, start)
+        if search not in facts:
+            return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches, search), memory)
+        return arrival.create(NAME, self.target, arrival.place(start, facts[search], hold.time))
+
+    def _arrive(self, seen: Seen, hold: Seen | None, memory: Memory) -> Step:
+        """The new consumer is there: bring it into place, let the hold go, resume."""
+        step = arrival.in_place(self.target, seen, memory)
+        if step:
+            return step
+        if hold:
+            return Do(DeleteConsumer(self.hold), "delete the hold", memory)
+        return arrival.finish(self.target, seen, memory)
+
+    def _give_up(self, seen: Seen | None, hold: Seen | None, memory: Memory) -> Step:
+        """Before the deletion everything is taken back; after it the hold keeps the place until the next attempt."""
+        reason = memory.giving_up or Abort("refused", "the server refused a step")
+        if seen is None or seen.journal is None or seen.journal.step != PAUSE or seen.data.get("continues"):
+            return reason
+        if hold:
+            return Do(DeleteConsumer(self.hold), "delete the hold", memory)
+        return give_up(self.target, seen, memory)
+
+    def _note(self, seen: Seen, memory: Memory) -> Do:
+        data = {"added": added_filters(self.target, seen), "continues": seen.journal.name if seen.journal else ""}
+        config = encode(seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
+        return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
+
+    def _searches(self, seen: Seen) -> tuple[NextMessage, ...]:
+        """What to look for: stored matches of filters that the consumer (or, by now, its hold) does not know."""
+        added = added_filters(self.target, seen)
+        return tuple(NextMessage(self.key.stream_key, one, self.target.declared_start) for one in added)
+
+    def _earliest(self, start: int, searches: tuple[NextMessage, ...], facts: Mapping[Read, Fact]) -> int:
+        return min((start, *(answer.seq for one in searches if isinstance(answer := facts[one], Message))))
+
+    def _create_hold(self, seen: Seen, start: int, memory: Memory) -> Do:
+        filters = _widest({*seen.filters, *self.target.filters})
+        config: dict[str, Any] = {
+            "name": self.hold.name,
+            "durable_name": self.hold.name,
+            "description": f"keeps the place of {self.key.name} while it is replaced",
+            "ack_policy": "explicit",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": start,
+            "filter_subjects": [] if EVERYTHING in filters else filters,
+        }
+        journal = self.target.journal(NAME, HOLD, {"consumer": self.key.name, "start": start})
+        held = encode_paused(config, journal, self.target.marker.owner, seen.time + _FAR)
+        return Do(CreateConsumer(self.hold, held), f"create a hold at {start}", memory)
+
+    def _start(self, hold: Seen) -> int:
+        return int(hold.config.get("opt_start_seq") or 0)
+
+
+def _widest(filters: set[str]) -> list[str]:
+    """Without those that another one covers: the server refuses overlapping filters in one consumer."""
+    return sorted(one for one in filters if not any(other != one and covers(other, one) for other in filters))

@@ -1,0 +1,130 @@
+"""The vocabulary of procedures: what they may read, what they may write, and what comes back.
+
+Invariant: every value here is frozen and hashable; the engine turns Reads and Writes into JetStream requests one to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.model.identity import Key
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """INFO of a stream; with `subjects`, counts stored messages per subject under that filter."""
+
+    stream: Key
+    subjects: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """INFO of a consumer."""
+
+    consumer: Key
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessage:
+    """The first stored message at or after `seq` that matches `subject`."""
+
+    stream: Key
+    subject: str
+    seq: int
+
+
+Read = StreamInfo | ConsumerInfo | NextMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The server said that it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Answer to NextMessage."""
+
+    seq: int
+    time: str
+    """RFC 3339."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Nobody answered, or the answer was refused: nothing may be concluded. Only planning ever meets it."""
+
+    reason: str
+
+
+Fact = dict[str, Any] | Message | Absent | Unanswered
+"""INFO answers are plain JSON objects; Absent is only ever said by the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    """STREAM.CREATE; `config` is JSON bytes, marker included."""
+
+    stream: Key
+    config: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStream:
+    """STREAM.UPDATE with a full configuration."""
+
+    stream: Key
+    config: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStream:
+    """STREAM.DELETE."""
+
+    stream: Key
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConsumer:
+    """CONSUMER.CREATE with action `create`."""
+
+    consumer: Key
+    config: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConsumer:
+    """CONSUMER.CREATE with action `update`, a full configuration."""
+
+    consumer: Key
+    config: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConsumer:
+    """CONSUMER.DELETE."""
+
+    consumer: Key
+
+
+@dataclass(frozen=True, slots=True)
+class PauseConsumer:
+    """CONSUMER.PAUSE; an empty `until` resumes."""
+
+    consumer: Key
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetConsumer:
+    """CONSUMER.RESET: the next delivered sequence is at least `seq`."""
+
+    consumer: Key
+    seq: int
+
+
+Write = (
+    CreateStream | UpdateStream | DeleteStream | CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer
+)

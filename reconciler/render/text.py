@@ -1,0 +1,144 @@
+"""A plan for the terminal: grouped, in the order in which it would be done, its sum in the last line.
+
+Invariant: colour only repeats what a symbol or a word already says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from rich.text import Text
+
+from reconciler.plan.change import Action, Change, FieldDiff, Plan, Reason
+from reconciler.procedures.machine import Description
+from reconciler.render.diff import declared_spec
+from reconciler.render.phrases import SYMBOLS, counts, duplicates, headline
+from reconciler.render.values import printable, show
+from reconciler.render.yaml import in_order
+
+_STYLES = {
+    Action.CREATE: "green",
+    Action.UPDATE: "yellow",
+    Action.ADOPT: "cyan",
+    Action.PROCEDURE: "magenta",
+    Action.RECREATE: "bold red",
+    Action.DELETE: "red",
+    Action.BLOCKED: "bold red",
+}
+_GROUPS = {
+    "Stream": "Streams",
+    "KeyValue": "Key-value buckets",
+    "ObjectStore": "Object buckets",
+    "WorkerPool": "Worker pools",
+}
+_FIELD = 8
+"""Columns before a field, so that what belongs to a change stands clear of its key."""
+_LIST_TOO_LONG = 60
+
+
+def plan_lines(plan: Plan) -> Iterator[Text]:
+    """The whole plan, line by line."""
+    yield Text(_where(plan), style="dim")
+    for group, changes in groupby(plan.changes, key=_group):
+        yield Text()
+        yield Text(group, style="bold")
+        for change in changes:
+            yield from change_lines(change)
+    yield Text()
+    for note in plan.notes:
+        yield Text(f"Note: {printable(note)}", style="yellow")
+    for reason in plan.refused:
+        yield Text(f"Refused, nothing will be written: {reason}", style="bold red")
+    if plan.unchanged:
+        yield Text(_unchanged(plan), style="dim")
+    yield summary_line(plan)
+
+
+def summary_line(plan: Plan) -> Text:
+    """The last line."""
+    return Text(f"Plan: {counts(plan)}", style="bold")
+
+
+def change_lines(change: Change) -> Iterator[Text]:
+    """One change with everything that is to be known about it."""
+    style = _STYLES[change.action]
+    yield Text.assemble(
+        (f"{SYMBOLS[change.action]:>5} ", style), (printable(str(change.key)), style), (f"  {headline(change)}", "dim")
+    )
+    for reason in change.reasons:
+        yield from _reason_lines(reason)
+    for diff in change.fields or _created(change):
+        yield _field_line(diff)
+    if change.procedure:
+        yield from _procedure_lines(change.procedure)
+    if change.touches:
+        yield _indented(f"also touches {', '.join(str(key) for key in change.touches)}", "dim")
+    for note in change.notes:
+        yield _indented(f"note: {printable(note)}", "yellow")
+
+
+def _created(change: Change) -> Iterator[FieldDiff]:
+    """The fields of what is not there yet."""
+    spec = declared_spec(change) if change.action is Action.CREATE else None
+    for path, value in in_order(change.key, spec or {}).items():
+        yield FieldDiff(path, None, value)
+
+
+def _group(change: Change) -> str:
+    domain = f" in domain {change.key.domain}" if change.key.domain else ""
+    if change.key.kind == "Consumer":
+        return f"Consumers of {change.key.stream}{domain}"
+    return _GROUPS[change.key.kind] + domain
+
+
+def _where(plan: Plan) -> str:
+    environment = f", environment {plan.environment}" if plan.environment else ""
+    server = f"nats-server {plan.server.version}, API level {plan.server.level}" if plan.server.version else "an unknown server"
+    return f"Owner {plan.rules.owner}{environment}, policy {plan.rules.policy}, on {server}"
+
+
+def _unchanged(plan: Plan) -> str:
+    as_declared = f"{plan.unchanged} resource{' is' if plan.unchanged == 1 else 's are'} as declared."
+    return as_declared if plan.changes else f"Nothing to do: {as_declared}"
+
+
+def _indented(text: str, style: str = "", extra: int = 0) -> Text:
+    return Text(" " * (_FIELD + extra) + text, style=style)
+
+
+def _reason_lines(reason: Reason) -> Iterator[Text]:
+    yield _indented(f"{reason.code}: {printable(reason.message)}", "red")
+    if reason.way_out:
+        yield _indented(f"way out: {printable(reason.way_out)}", extra=2)
+
+
+def _field_line(diff: FieldDiff) -> Text:
+    line = Text.assemble(" " * _FIELD, (f"{printable(diff.path)}: ", "default"))
+    if diff.live is None:
+        return line.append(show(diff.declared), style="green")
+    if isinstance(diff.live, list) and isinstance(diff.declared, list) and len(show(diff.live)) > _LIST_TOO_LONG:
+        return line.append_text(_list_change(diff.live, diff.declared))
+    line.append(show(diff.live), style="red")
+    line.append(" → ")
+    return line.append(show(diff.declared), style="green")
+
+
+def _list_change(live: list[object], declared: list[object]) -> Text:
+    """Only what goes and what comes, where the whole list would hide it."""
+    gone = [item for item in live if item not in declared]
+    new = [item for item in declared if item not in live]
+    parts = [Text(f"- {show(item)}", style="red") for item in gone] + [Text(f"+ {show(item)}", style="green") for item in new]
+    kept = len(declared) - len(new)
+    return Text(", ").join([*parts, Text(f"{kept} kept" if parts else f"{kept} in another order", style="dim")])
+
+
+def _procedure_lines(procedure: Description) -> Iterator[Text]:
+    width = len(str(len(procedure.steps)))
+    for number, step in enumerate(procedure.steps, 1):
+        yield _indented(f"{number:>{width}}. {printable(step)}")
+    if procedure.point_of_no_return:
+        yield _indented(f"point of no return: {printable(procedure.point_of_no_return)}", "bold magenta")
+    yield _indented(duplicates(procedure.expected_duplicates), "magenta" if procedure.expected_duplicates else "dim")
+    for note in procedure.notes:
+        yield _indented(f"note: {printable(note)}", "yellow")

@@ -1,0 +1,252 @@
+"""`reconciler permissions`: enough, and least, on a server that grants exactly those."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.cli.app import run
+from reconciler.cli.terminal import Terminal
+from tests.support.command import Command
+from tests.support.servers import Server
+from tests.support.wire import Wire
+
+Run = tuple[int, dict[str, Any]]
+Scenario = Callable[["World", str], list[Run]]
+
+CONSUMER = """\
+apiVersion: reconciler/v1
+kind: Consumer
+metadata: {{name: c, annotations: {{{notes}}}}}
+spec: {{stream: S, {more}}}
+---
+"""
+BASE = """\
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {{name: S}}
+spec: {{subjects: [s.>], maxAge: {age}}}
+---
+apiVersion: reconciler/v1
+kind: KeyValue
+metadata: {{name: settings}}
+spec: {{ttl: {age}}}
+---
+"""
+
+
+def manifests(*, age: str = "1d", consumer: str = "filterSubjects: [s.a, s.b]", notes: str = "") -> str:
+    return BASE.format(age=age) + (CONSUMER.format(notes=notes, more=consumer) if consumer else "")
+
+
+class World:
+    """A server with one user for each grant that is left out, and one (`all`) with every grant."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
+        self._folder = folder
+
+    def call(self, user: str, *arguments: str, text: str) -> Run:
+        """The command in this process, as that user; its exit code and the JSON it printed."""
+        path = self._folder / "manifests.yaml"
+        path.write_text(text, encoding="utf-8")
+        login = ["-s", self.server.url, "--user", user, "--password", "pw"]
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            command = [*login, *arguments, "-f", str(path), "--format", "json"]
+            code = run(command, Terminal({}))
+        return code, json.loads(out.getvalue() or "{}") | {"stderr": err.getvalue()}
+
+    def admin(self, work: Callable[[Wire], Awaitable[object]]) -> None:
+        """Do something with all rights."""
+
+        async def connected() -> None:
+            async with await Wire.connect(self.server.url, user="admin", password="pw") as wire:
+                await work(wire)
+
+        asyncio.run(connected())
+
+    def clear(self) -> None:
+        """Nothing is left of what happened before."""
+
+        async def delete(wire: Wire) -> None:
+            for name in (await wire.expect("STREAM.NAMES"))["streams"] or ():
+                await wire.expect(f"STREAM.DELETE.{name}")
+
+        self.admin(delete)
+
+
+def reading(world: World, user: str) -> list[Run]:
+    """A plan that has to look at everything: foreign consumers, and unread messages of a filter that goes."""
+
+    async def prepare(wire: Wire) -> None:
+        await wire.expect("CONSUMER.CREATE.KV_settings.other", consumer("KV_settings", "other"))
+        await wire.publish("s.b")
+
+    world.call("admin", "apply", "--yes", text=manifests())
+    world.admin(prepare)
+    return [world.call(user, "plan", text=manifests(consumer="filterSubjects: [s.a]"))]
+
+
+def applying(world: World, user: str) -> list[Run]:
+    """From nothing to declared, and from there to something else."""
+
+    async def prepare(wire: Wire) -> None:
+        await wire.expect("CONSUMER.CREATE.KV_settings.other", consumer("KV_settings", "other"))
+        await wire.publish("s.b")
+
+    created = world.call(user, "apply", "--yes", text=manifests())
+    if created[0]:
+        return [created]
+    world.admin(prepare)
+    more = "filterSubjects: [s.a, s.b], maxDeliver: 7"
+    updated = world.call(user, "apply", "--yes", text=manifests(age="2d", consumer=more))
+    fewer = world.call(user, "plan", text=manifests(age="2d", consumer="filterSubjects: [s.a]"))
+    return [created, updated, fewer]
+
+
+def pruning(world: World, user: str) -> list[Run]:
+    """What `apply` does, and then deletes of what is no longer declared: a consumer, and a stream with a consumer."""
+    runs = applying(world, user)
+    if len(runs) < 3:
+        return runs
+
+    async def prepare(wire: Wire) -> None:
+        await wire.expect("CONSUMER.DELETE.KV_settings.other")
+        await wire.expect("STREAM.PURGE.S")
+        await wire.expect("STREAM.CREATE.FOREIGN", {"name": "FOREIGN"})
+        await wire.expect("CONSUMER.CREATE.FOREIGN.other", consumer("FOREIGN", "other"))
+
+    world.admin(prepare)
+    without_consumer = world.call(user, "apply", "--yes", "--prune", text=manifests(age="2d", consumer=""))
+    stream_alone = manifests(age="2d", consumer="").split("---")[0]
+    without_bucket = world.call(user, "apply", "--yes", "--prune", text=stream_alone)
+    return [*runs, without_consumer, without_bucket]
+
+
+def stepping(world: World, user: str) -> list[Run]:
+    """What `apply` does, then a filter added above stored messages, then an immutable field changed."""
+    allowed = 'reconciler/allow: "recreate"'
+    created = world.call(user, "apply", "--yes", text=manifests(consumer="filterSubjects: [s.a]", notes=allowed))
+    if created[0]:
+        return [created]
+
+    async def work(wire: Wire) -> None:
+        await wire.expect("CONSUMER.CREATE.KV_settings.other", consumer("KV_settings", "other"))
+        await wire.publish("s.b", 3)
+        await wire.publish("s.a", 2)
+        for _ in range(2):
+            inbox = wire.client.new_inbox()
+            pulled = await wire.client.subscribe(inbox)
+            await wire.client.publish(wire.subject("CONSUMER.MSG.NEXT.S.c"), b"1", reply=inbox)
+            await (await pulled.next_msg(5)).ack_sync(5)
+
+    world.admin(work)
+    added = world.call(user, "apply", "--yes", text=manifests(notes=allowed))
+    more = "filterSubjects: [s.a, s.b], replayPolicy: original"
+    remade = world.call(user, "apply", "--yes", text=manifests(consumer=more, notes=allowed))
+    lower = world.call(user, "apply", "--yes", text=manifests(age="2d", consumer=more, notes=allowed))
+    return [created, added, remade, lower]
+
+
+def consumer(stream: str, name: str) -> dict[str, Any]:
+    return {"stream_name": stream, "config": {"name": name, "durable_name": name, "ack_policy": "explicit"}}
+
+
+def essence(runs: list[Run]) -> list[object]:
+    """What a run is judged by: exit codes, and what was planned and how it ended."""
+    judged: list[object] = []
+    for code, document in runs:
+        changes = [
+            {name: change.get(name) for name in ("key", "action", "result", "reasons")} for change in document.get("changes", ())
+        ]
+        judged += [code, changes, document.get("notes")]
+    return judged
+
+
+@pytest.fixture
+def granted(offline: Command) -> Callable[[str, str], dict[str, Any]]:
+    """What `permissions` prints for a mode."""
+
+    def ask(mode: str, text: str) -> dict[str, Any]:
+        document: dict[str, Any] = offline("permissions", "-f", "-", "--mode", mode, "--format", "json", stdin=text).json
+        return document
+
+    return ask
+
+
+def users(grants: list[dict[str, Any]]) -> Iterator[str]:
+    yield '{user: admin, password: "pw"}'
+    for name, left_out in [("all", None), *((f"without-{number}", number) for number in range(len(grants)))]:
+        sides: dict[str, list[str]] = {"publish": [], "subscribe": []}
+        for number, grant in enumerate(grants):
+            if number != left_out:
+                sides[grant["operation"]].append(grant["subject"])
+        permissions = ", ".join(f"{side}: {{allow: {json.dumps(found)}}}" for side, found in sides.items() if found)
+        denied = "" if sides["subscribe"] else ', subscribe: {deny: [">"]}'
+        yield f'{{user: {name}, password: "pw", permissions: {{{permissions}{denied}}}}}'
+
+
+@pytest.mark.parametrize(
+    ("mode", "scenario"),
+    [("read", reading), ("apply", applying), ("sync", pruning), ("procedures", stepping)],
+    ids=["read", "apply", "sync", "procedures"],
+)
+@pytest.mark.slow
+def test_the_grants_are_enough_and_none_can_be_left_out(
+    mode: str, scenario: Scenario, granted: Callable[[str, str], dict[str, Any]], tmp_path: Path
+) -> None:
+    notes = 'reconciler/allow: "recreate"' if mode == "procedures" else ""
+    grants = granted(mode, manifests(notes=notes))["grants"]
+    config = f"accounts {{ A {{ jetstream: enabled, users: [{', '.join(users(grants))}] }} }}"
+    with Server(tmp_path / "server", config=config) as server:
+        world = World(server, tmp_path)
+        wanted = essence(scenario(world, "admin"))
+        world.clear()
+        enough = scenario(world, "all")
+        assert essence(enough) == wanted, enough
+        spare = []
+        for number, grant in enumerate(grants):
+            if grant["reread"]:
+                continue
+            world.clear()
+            if essence(scenario(world, f"without-{number}")) == wanted:
+                spare.append(grant)
+        assert spare == []
+
+
+def test_the_text_is_configuration_that_a_server_takes(offline: Command, tmp_path: Path) -> None:
+    conf = offline("permissions", "-f", "-", "--mode", "apply", stdin=manifests()).out
+    config = f'accounts {{ A {{ jetstream: enabled, users: [{{user: u, password: "pw",\n{conf}}}] }} }}'
+    with Server(tmp_path / "server", config=config) as server:
+        cli = Command(offline.home, server.url)
+        cli("apply", "-f", "-", "--yes", stdin=manifests(), environ={"NATS_USER": "u", "NATS_PASSWORD": "pw"})
+
+
+def test_other_domains_and_inboxes(offline: Command) -> None:
+    leaf = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {name: S}\nspec: {subjects: [s], domain: leaf}\n"
+    flags = ("--inbox-prefix", "_INBOX_ann", "--js-api-prefix", "other.API")
+    document = offline(*flags, "permissions", "-f", "-", "--mode", "apply", "--format", "json", stdin=leaf).json
+    publish = document["permissions"]["publish"]["allow"]
+    assert "$JS.leaf.API.STREAM.CREATE.S" in publish
+    assert "other.API.STREAM.INFO.KV_reconciler-default" in publish
+    assert "other.API.$KV.reconciler-default.writer" in publish
+    assert document["permissions"]["subscribe"]["allow"] == ["_INBOX_ann.>"]
+
+
+def test_modes_add_up(offline: Command) -> None:
+    def subjects(*modes: str) -> set[str]:
+        flags = [flag for mode in modes for flag in ("--mode", mode)]
+        document = offline("permissions", "-f", "-", *flags, "--format", "json", stdin=manifests()).json
+        return {grant["subject"] for grant in document["grants"]}
+
+    assert subjects("read") < subjects("apply") < subjects("procedures") < subjects("daemon")
+    assert "$JS.API.STREAM.DELETE.*" not in subjects("daemon")
+    assert "$JS.API.STREAM.DELETE.*" in subjects("daemon", "sync")

@@ -1,0 +1,214 @@
+"""What is not ours stays as it is, whatever is declared, allowed or pruned; what was ours a moment ago is repaired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.engine import ApplyOptions, Verdict, apply_plan, make_plan, remember
+from reconciler.model.desired import Desired
+from reconciler.plan.change import NO_MEMORY, Action, Cause, Rules
+from tests.engine import conftest as engines
+from tests.support.command import Command
+from tests.support.manifests import load, written
+from tests.support.servers import Server
+from tests.support.until import until
+from tests.support.wire import Json, Wire
+
+start, engine = engines.start, engines.engine
+
+US = "reconciler"
+"""The name of our connections."""
+HOUR = 3600 * 10**9
+MINE = (
+    "kind: Stream\nmetadata: {name: MINE}\nspec: {subjects: [mine.>]}",
+    "kind: Consumer\nmetadata: {name: c}\nspec: {stream: MINE}",
+)
+THEIRS = (
+    "kind: Stream\nmetadata: {name: THEIRS}\nspec: {subjects: [theirs.>], maxAge: 1h}",
+    "kind: Consumer\nmetadata: {name: c}\nspec: {stream: THEIRS, ackWait: 7s}",
+)
+GONE = (
+    "kind: Stream\nmetadata: {name: THEIRS}\nspec: {state: absent}",
+    "kind: Consumer\nmetadata: {name: c}\nspec: {stream: THEIRS, state: absent}",
+)
+_ANNOTATED = 'annotations: {reconciler/adopt: "true", reconciler/allow: "recreate,data-loss"}'
+ADOPTING = tuple(text.replace("}\nspec:", f", {_ANNOTATED}}}\nspec:") for text in THEIRS)
+POLICIES = ("create-only", "upsert-only", "sync")
+
+
+async def made_by(wire: Wire, owner: str) -> None:
+    """Stream THEIRS with a consumer, marked as `owner`'s, or by nobody."""
+    marker = {"metadata": {"reconciler.owner": owner, "reconciler.spec": "0" * 32}} if owner else {}
+    await wire.expect("STREAM.CREATE.THEIRS", {"name": "THEIRS", "subjects": ["theirs.>"], **marker})
+    config = {"durable_name": "c", "ack_policy": "explicit", **marker}
+    await wire.expect("CONSUMER.CREATE.THEIRS.c", {"stream_name": "THEIRS", "config": config})
+
+
+async def everything(wire: Wire) -> list[Json]:
+    """The configuration of every stream and consumer."""
+    streams = (await wire.expect("STREAM.LIST"))["streams"] or []
+    found = [stream["config"] for stream in streams]
+    for stream in streams:
+        found += [
+            entry["config"] for entry in (await wire.expect(f"CONSUMER.LIST.{stream['config']['name']}"))["consumers"] or ()
+        ]
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("declared", [THEIRS, ADOPTING], ids=["declared", "annotated"])
+async def test_another_owners_resources_are_never_touched(
+    cli: Command, wire: Wire, tmp_path: Path, policy: str, declared: tuple[str, ...]
+) -> None:
+    await made_by(wire, "somebody")
+    before = await everything(wire)
+    file = written(tmp_path, *declared)
+    async with wire.audit() as audit:
+        ended = cli("apply", "-f", file, "--yes", "--adopt", "--policy", policy, "--format", "json", code=3)
+        cli("apply", "-f", file, "--yes", "--adopt", "--policy", policy, "--continue", code=3)
+    assert audit.subjects(US)
+    assert audit.writes(US) == []
+    assert await everything(wire) == before
+    codes = {change["key"]: change["reasons"] for change in ended.json["changes"]}
+    assert codes == {"Stream/THEIRS": ["other-owner"], "Consumer/THEIRS/c": ["other-owner"]}
+
+
+@pytest.mark.parametrize("owner", ["somebody", ""])
+async def test_a_tombstone_does_not_reach_what_is_not_ours(cli: Command, wire: Wire, tmp_path: Path, owner: str) -> None:
+    await made_by(wire, owner)
+    adopt = ["--adopt"] if owner else []
+    ended = cli("apply", "-f", written(tmp_path, *GONE), "--yes", *adopt, "--policy", "sync", "--format", "json", code=3)
+    reasons = {code for change in ended.json["changes"] for code in change["reasons"]}
+    assert reasons == {"other-owner" if owner else "not-owned"}
+    await wire.consumer_info("THEIRS", "c")
+
+
+@pytest.mark.parametrize("owner", ["somebody", ""])
+async def test_pruning_leaves_what_is_not_ours(cli: Command, wire: Wire, tmp_path: Path, owner: str) -> None:
+    await made_by(wire, owner)
+    before = await everything(wire)
+    cli("apply", "-f", written(tmp_path, *MINE), "--yes", "--adopt")
+    pruned = cli("apply", "-f", written(tmp_path, MINE[0]), "--yes", "--adopt", "--prune", "--format", "json").json
+    assert [change["key"] for change in pruned["changes"]] == ["Consumer/MINE/c"]
+    assert [config for config in await everything(wire) if config in before] == before
+
+
+async def test_a_consumer_of_ours_on_anothers_stream_leaves_the_stream_alone(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    await made_by(wire, "somebody")
+    before = await everything(wire)
+    file = written(tmp_path, "kind: Consumer\nmetadata: {name: ours}\nspec: {stream: THEIRS}")
+    cli("apply", "-f", file, "--yes")
+    assert (await wire.consumer_info("THEIRS", "ours"))["config"]["metadata"]["reconciler.owner"] == "default"
+    file = written(tmp_path, *MINE)
+    removed = cli("apply", "-f", file, "--yes", "--prune", "--format", "json").json
+    assert ("Consumer/THEIRS/ours", "delete") in {(change["key"], change["action"]) for change in removed["changes"]}
+    assert [config for config in await everything(wire) if config in before] == before
+
+
+COPIES = tuple(
+    f"kind: Stream\nmetadata: {{name: {name}}}\nspec: {spec}"
+    for name, spec in (
+        ("JOBS", "{subjects: [jobs.>], retention: workqueue}"),
+        ("NEWS", "{subjects: [news.>], retention: interest}"),
+        ("ALL", "{sources: [{name: JOBS}, {name: NEWS}]}"),
+        ("COPY", "{mirror: {name: NEWS}}"),
+    )
+)
+
+
+async def servers_own(wire: Wire) -> dict[str, list[str]]:
+    """What the server keeps for sources and mirrors, by stream."""
+    found = {}
+    for stream in ("JOBS", "NEWS"):
+        names = (await wire.expect(f"CONSUMER.NAMES.{stream}"))["consumers"] or []
+        found[stream] = sorted(name for name in names if name.startswith(("JS_SRC_", "JS_MIRROR_")))
+    return found
+
+
+async def test_what_the_server_keeps_for_copies_is_never_touched_or_shown(
+    any_server: Server, offline: Command, tmp_path: Path
+) -> None:
+    cli = Command(offline.home, any_server.url)
+    file = written(tmp_path, *COPIES)
+    cli("apply", "-f", file, "--yes")
+    async with await Wire.connect(any_server.url) as wire:
+        if (await wire.expect("INFO"))["api"].get("level", 0) < 4:
+            pytest.skip("before 2.14 the server reads through consumers that no list shows")
+        await until(lambda: _there(wire))
+        before = await servers_own(wire)
+        for flags in ([], ["--prune"], ["--adopt"], ["--prune", "--adopt"]):
+            assert cli("apply", "-f", file, "--yes", "--format", "json", *flags).json["changes"] == []
+        exported = cli("export")
+        assert "JS_" not in exported.out + exported.err
+        name = before["NEWS"][0]
+        claimed = written(
+            tmp_path, *COPIES, f"kind: Consumer\nmetadata: {{name: {name}}}\nspec: {{stream: NEWS}}", name="claimed.yaml"
+        )
+        refused = cli("apply", "-f", claimed, "--yes", "--adopt", "--format", "json", code=3).json
+        assert [code for change in refused["changes"] for code in change["reasons"]] == ["server-made"]
+        assert await servers_own(wire) == before
+        await wire.publish("jobs.1")
+        await wire.publish("news.1")
+        await until(lambda: _holds(wire, "ALL", 2))
+        await until(lambda: _holds(wire, "COPY", 1))
+
+
+async def _there(wire: Wire) -> bool:
+    return [len(names) for names in (await servers_own(wire)).values()] == [1, 2]
+
+
+async def _holds(wire: Wire, stream: str, messages: int) -> bool:
+    state = (await wire.stream_info(stream))["state"]
+    return bool(state["messages"] == messages)
+
+
+async def wipe(wire: Wire) -> None:
+    """Somebody replaces whole configurations, our marker with them."""
+    stream = (await wire.stream_info("MINE"))["config"]
+    await wire.expect("STREAM.UPDATE.MINE", {**stream, "metadata": {}, "max_age": HOUR, "duplicate_window": 0})
+    config = {**(await wire.consumer_info("MINE", "c"))["config"], "metadata": {}}
+    await wire.expect("CONSUMER.CREATE.MINE.c", {"stream_name": "MINE", "config": config, "action": "update"})
+
+
+async def markers(wire: Wire) -> list[Any]:
+    """The owners of MINE and its consumer."""
+    configs = [(await wire.stream_info("MINE"))["config"], (await wire.consumer_info("MINE", "c"))["config"]]
+    return [config["metadata"].get("reconciler.owner") for config in configs]
+
+
+async def test_a_marker_that_is_wiped_while_we_watch_comes_back(engine: engines.Engine, wire: Wire, tmp_path: Path) -> None:
+    desired = load(tmp_path, *MINE).desired
+    first = await make_plan(desired, Rules(), engine.ports.reader)
+    await apply_plan(first, engine.ports, ApplyOptions(timeout=20.0))
+    seen = remember(NO_MEMORY, (await make_plan(desired, Rules(), engine.ports.reader)).live, "default")
+    await wipe(wire)
+    planned = await make_plan(desired, Rules(), engine.ports.reader, seen)
+    assert [(change.action, change.cause) for change in planned.plan.changes] == [(Action.UPDATE, Cause.DRIFT)] * 2
+    assert [[field.path for field in change.fields] for change in planned.plan.changes] == [["maxAge"], []]
+    assert (await apply_plan(planned, engine.ports, ApplyOptions(timeout=20.0))).verdict is Verdict.IN_PLACE
+    assert await markers(wire) == ["default", "default"]
+    assert (await _plan_of_a_new_process(engine, desired)) == []
+
+
+async def _plan_of_a_new_process(engine: engines.Engine, desired: Desired) -> list[Any]:
+    return [change.key for change in (await make_plan(desired, Rules(), engine.ports.reader)).plan.changes]
+
+
+async def test_a_new_process_asks_before_it_takes_over_what_has_no_marker(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    file = written(tmp_path, *MINE)
+    cli("apply", "-f", file, "--yes")
+    await wipe(wire)
+    async with wire.audit() as audit:
+        ended = cli("apply", "-f", file, "--yes", "--format", "json", code=3).json
+    assert audit.subjects(US)
+    assert audit.writes(US) == []
+    assert [change["reasons"] for change in ended["changes"]] == [["not-owned"]] * 2
+    assert all("--adopt" in reason["wayOut"] for change in ended["changes"] for reason in change["explanations"])
+    adopted = cli("apply", "-f", file, "--yes", "--adopt", "--format", "json").json
+    assert [change["action"] for change in adopted["changes"]] == ["adopt", "adopt"]
+    assert await markers(wire) == ["default", "default"]
+    assert (await wire.stream_info("MINE"))["config"]["max_age"] == 0
+    cli("plan", "-f", file, "--detailed-exitcode")

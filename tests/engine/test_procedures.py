@@ -1,0 +1,159 @@
+"""The supervisor on a real server, with small machines that show what it must do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import pytest
+
+from reconciler.engine import End, Result, SystemClock
+from reconciler.engine.procedures import Supervisor
+from reconciler.engine.sending import Sender
+from reconciler.engine.throttle import Throttle
+from reconciler.model import units
+from reconciler.model.identity import Key
+from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Procedure, Step, Wait
+from reconciler.procedures.requests import Absent, CreateStream, StreamInfo, UpdateStream
+from tests.engine.conftest import Engine, Start, plain
+from tests.support.servers import Server
+from tests.support.wire import Wire, eventually
+
+STREAM = Key("Stream", "S")
+SECOND = 10**9
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A procedure made of one function."""
+
+    think: Callable[[Observation, Any], Step]
+    name: str = "test"
+    key: Key = STREAM
+    touches: tuple[Key, ...] = ()
+
+    def describe(self) -> Description:
+        """What the plan prints."""
+        return Description(self.name)
+
+    def step(self, observation: Observation, memory: Any) -> Step:
+        """The next thing to do."""
+        return self.think(observation, memory)
+
+
+class Late(SystemClock):
+    """A clock that is fifty years behind."""
+
+    def now(self) -> int:
+        """The beginning of the epoch."""
+        return 0
+
+
+def _config(description: str) -> bytes:
+    return orjson.dumps({"name": "S", "subjects": ["s"], "description": description})
+
+
+async def _run(engine: Engine, machine: Procedure, seconds: float = 20.0) -> End:
+    sender = Sender(engine.ports, Throttle(0, engine.ports.clock), plain)
+    deadline = engine.ports.clock.monotonic() + seconds
+    return await Supervisor(engine.ports, sender).run(machine, 0, deadline)
+
+
+async def test_a_machine_is_stepped_from_reading_over_writing_and_waiting_to_its_end(engine: Engine, wire: Wire) -> None:
+    seen: list[Any] = []
+
+    def think(observation: Observation, memory: Any) -> Step:
+        seen.append(memory)
+        fact = observation.facts.get(StreamInfo(STREAM))
+        if fact is None:
+            return Ask((StreamInfo(STREAM),), memory)
+        if isinstance(fact, Absent):
+            return Do(CreateStream(STREAM, _config("one")), "creating", "created")
+        assert isinstance(fact, dict)
+        if fact["config"]["description"] == "one":
+            return Do(UpdateStream(STREAM, _config("two")), "updating", "updated")
+        if memory == "updated":
+            return Wait(observation.now + SECOND // 10, "waiting", observation.now + SECOND // 10)
+        assert observation.now >= memory
+        return Done(("all is well",))
+
+    end = await _run(engine, Machine(think))
+    assert (end.result, end.notes) == (Result.APPLIED, ("all is well",))
+    assert (await wire.stream_info("S"))["config"]["description"] == "two"
+    assert engine.watcher.steps == ["Stream/S: creating", "Stream/S: updating"]
+    assert seen[:2] == [None, None]
+    assert seen[2] == "created"
+
+
+async def test_the_time_of_a_procedure_is_the_servers(engine: Engine, wire: Wire) -> None:
+    await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    times: list[tuple[int, str]] = []
+
+    def think(observation: Observation, _: Any) -> Step:
+        fact = observation.facts.get(StreamInfo(STREAM))
+        if not isinstance(fact, dict):
+            return Ask((StreamInfo(STREAM),))
+        times.append((observation.now, fact["ts"]))
+        return Done()
+
+    late = replace(engine, ports=replace(engine.ports, clock=Late()))
+    await _run(late, Machine(think))
+    ((now, said),) = times
+    assert abs(now - units.parse_time(said)) < SECOND
+
+
+async def test_an_abort_says_why(engine: Engine) -> None:
+    end = await _run(engine, Machine(lambda _, __: Abort("paused-by-person", "somebody paused it")))
+    assert (end.result, end.error) == (Result.FAILED, "paused-by-person: somebody paused it")
+
+
+async def test_a_hopeless_request_ends_the_procedure_with_the_servers_words(engine: Engine) -> None:
+    end = await _run(engine, Machine(lambda _, __: Do(UpdateStream(STREAM, _config("x")), "updating")))
+    assert end.result is Result.FAILED
+    assert "stream not found" in end.error
+
+
+async def test_when_the_time_is_over_it_is_left_for_the_next_pass(engine: Engine) -> None:
+    end = await _run(engine, Machine(lambda observation, _: Wait(observation.now + 3600 * SECOND, "waiting")), seconds=0.2)
+    assert end.result is Result.UNFINISHED
+
+
+async def test_without_the_lease_nothing_is_written(engine: Engine, wire: Wire) -> None:
+    engine.lease.held = False
+    async with wire.audit() as audit:
+        end = await _run(engine, Machine(lambda _, __: Do(CreateStream(STREAM, _config("x")), "creating")))
+    assert (end.result, audit.writes("reconciler")) == (Result.UNFINISHED, [])
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_silence_makes_it_look_again_as_after_a_crash(server: Server, start: Start, lost: bool) -> None:
+    """Whether the silent request was executed or not, the machine finds out by reading."""
+    engine = await start(server, timeout=0.3)
+    memories: list[Any] = []
+    trouble = asyncio.Event()
+    stop, start_again = (server.kill, server.start) if lost else (server.freeze, server.thaw)
+
+    def think(observation: Observation, memory: Any) -> Step:
+        memories.append(memory)
+        if memory is None:
+            return Ask((StreamInfo(STREAM),), "asked")
+        if isinstance(observation.facts[StreamInfo(STREAM)], dict):
+            return Done()
+        if not trouble.is_set():
+            trouble.set()
+            stop()
+        return Do(CreateStream(STREAM, _config("x")), "creating", None)
+
+    async def end_trouble() -> None:
+        await trouble.wait()
+        await eventually(lambda: not engine.connection.connected)
+        start_again()
+
+    ending = asyncio.create_task(end_trouble())
+    end = await _run(engine, Machine(think))
+    await ending
+    assert end.result is Result.APPLIED
+    assert memories.count(None) > 1

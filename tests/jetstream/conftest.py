@@ -1,0 +1,42 @@
+"""Connections for the tests of this room.
+
+Invariant: every connection a test opens through these is closed when the test is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest_asyncio
+
+from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.settings import ConnectionSettings
+from tests.support.servers import Server
+
+Connect = Callable[..., Awaitable[Connection]]
+
+
+@pytest_asyncio.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Opens connections from URLs and the fields of ConnectionSettings."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(*urls: str, **settings: object) -> Connection:
+            made = ConnectionSettings(servers=urls, **settings)  # type: ignore[arg-type]  # the test names the fields
+            return await stack.enter_async_context(await Connection.open(made))
+
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def connection(server: Server, connect: Connect) -> Connection:
+    """A connection to `server` with short timeouts."""
+    return await connect(server.url, timeout=2.0)
+
+
+@pytest_asyncio.fixture
+async def api(connection: Connection) -> JetStreamApi:
+    """The JetStream API of `server`."""
+    return JetStreamApi(connection)

@@ -1,0 +1,248 @@
+"""The write lease: contenders, crashes, freezes, clean releases."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import LeaseHeld, LeaseLost, Refused
+from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from tests.jetstream.conftest import Connect
+from tests.support.clusters import Cluster
+from tests.support.servers import Server
+
+TTL = 2.0
+WITHIN = TTL + 2.0
+"""How soon after its holder's last sign of life a lease must be ours."""
+
+HOLDER = """
+import asyncio, sys
+from reconciler.errors import LeaseLost
+from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.settings import ConnectionSettings
+
+async def main():
+    connection = await Connection.open(ConnectionSettings(servers=(sys.argv[1],)))
+    lease = KvLease(JetStreamApi(connection), "prod", Holder(source="elsewhere"), ttl=float(sys.argv[2]))
+    await lease.acquire()
+    print("held", flush=True)
+    while lease.held():
+        await asyncio.sleep(0.01)
+    print("lost", flush=True)
+
+asyncio.run(main())
+"""
+
+
+class ManualClock:
+    """A clock that stands still until it is told otherwise; sleeping lets others run."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """The time it was set to."""
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns when the time has been moved that far."""
+        until = self.now + seconds
+        while self.now < until:  # noqa: ASYNC110 - a test moves `now` by hand
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def another_process(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that holds the lease when this yields."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, url, str(TTL), stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert process.stdout is not None
+    try:
+        assert await asyncio.wait_for(process.stdout.readline(), 20) == b"held\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def lease_of(api: JetStreamApi, **holder: str) -> KvLease:
+    return KvLease(api, "prod", Holder(**holder), ttl=TTL)  # type: ignore[arg-type]  # only text fields are given
+
+
+async def seconds_to(acquire: Callable[[], Awaitable[None]]) -> float:
+    started = time.monotonic()
+    await acquire()
+    return time.monotonic() - started
+
+
+async def test_one_of_two_contenders_gets_it_and_the_other_learns_who(api: JetStreamApi) -> None:
+    first, second = lease_of(api, host="one", source="/manifests"), lease_of(api, host="two")
+    results = await asyncio.gather(first.acquire(0), second.acquire(0), return_exceptions=True)
+    assert [type(result) for result in results if result is not None] == [LeaseHeld]
+    winner, loser = (first, second) if first.held() else (second, first)
+    assert winner.held()
+    assert not loser.held()
+    with pytest.raises(LeaseHeld, match=rf"held by {winner.holder.host} \(pid {os.getpid()}.*\) since .*, last renewed 20"):
+        await loser.acquire(0)
+    with pytest.raises(LeaseLost):
+        loser.check()
+    winner.check()
+    await winner.release()
+
+
+async def test_it_is_renewed_beyond_its_ttl(api: JetStreamApi) -> None:
+    async with lease_of(api).take() as held:
+        with pytest.raises(LeaseHeld):
+            await lease_of(api).acquire(TTL * 1.5)
+        assert held.held()
+
+
+async def test_a_released_lease_is_taken_at_once_again_and_again(api: JetStreamApi) -> None:
+    for _ in range(3):
+        lease = lease_of(api)
+        assert await seconds_to(lease.acquire) < TTL / 4
+        await lease.release()
+        assert not lease.held()
+
+
+async def test_waiting_ends_with_the_release(api: JetStreamApi) -> None:
+    first, second = lease_of(api), lease_of(api)
+    await first.acquire()
+    waiting = asyncio.ensure_future(second.acquire())
+    await asyncio.sleep(TTL / 10)
+    await first.release()
+    assert await seconds_to(lambda: waiting) < TTL / 4
+    await second.release()
+
+
+async def test_release_does_not_touch_a_successor(api: JetStreamApi) -> None:
+    clock = ManualClock()
+    late = KvLease(api, "prod", Holder(host="late"), ttl=TTL, clock=clock)
+    await late.acquire()  # and its clock stands still: it never renews
+    successor = lease_of(api, host="successor")
+    await successor.acquire()
+    await late.release()
+    state = await successor.show()
+    assert state is not None
+    assert state.holder.host == "successor"
+    assert successor.held()
+    await successor.release()
+
+
+async def test_the_holder_stops_by_its_own_clock_before_the_server_forgets_it(api: JetStreamApi) -> None:
+    clock = ManualClock()
+    lease = KvLease(api, "prod", ttl=10.0, clock=clock)
+    await lease.acquire()
+    clock.now += 7.9
+    lease.check()
+    clock.now += 0.2
+    with pytest.raises(LeaseLost):
+        lease.check()
+    await lease.release()
+
+
+async def test_a_killed_holder_is_followed_within_the_ttl_and_two_seconds(api: JetStreamApi, server: Server) -> None:
+    async with another_process(server.url) as process:
+        process.kill()
+        successor = lease_of(api)
+        assert await seconds_to(successor.acquire) < WITHIN
+        await successor.release()
+
+
+async def test_a_frozen_holder_is_followed_and_knows_when_it_wakes(api: JetStreamApi, server: Server) -> None:
+    async with another_process(server.url) as process:
+        process.send_signal(signal.SIGSTOP)
+        async with lease_of(api).take(WITHIN) as successor:
+            process.send_signal(signal.SIGCONT)
+            assert process.stdout is not None
+            assert await asyncio.wait_for(process.stdout.readline(), 5) == b"lost\n"
+            assert successor.held()
+
+
+async def test_a_holder_that_is_cut_off_stops_in_time(connect: Connect, server: Server) -> None:
+    lease = lease_of(JetStreamApi(await connect(server.url, timeout=1.0)))
+    await lease.acquire()
+    server.freeze()
+    frozen = time.monotonic()
+    while lease.held():
+        assert time.monotonic() < frozen + TTL
+        await asyncio.sleep(0.01)
+    server.thaw()
+
+
+async def test_a_short_outage_does_not_cost_the_lease(connect: Connect, server: Server) -> None:
+    connection = await connect(server.url, timeout=1.0)
+    lease = KvLease(JetStreamApi(connection), "prod", ttl=6.0)
+    await lease.acquire()
+    server.restart()
+    back = asyncio.Event()
+    connection.on_state_change(lambda connected: back.set() if connected else None)
+    await back.wait()
+    before = await lease.show()
+    while await lease.show() == before:
+        lease.check()
+        await asyncio.sleep(0.05)
+    lease.check()
+    await lease.release()
+
+
+async def test_the_same_process_takes_its_own_lease_again(api: JetStreamApi) -> None:
+    lease = lease_of(api)
+    await lease.acquire()
+    assert await seconds_to(lease.acquire) < TTL / 4
+    await lease.release()
+
+
+async def test_show_and_evict(api: JetStreamApi) -> None:
+    lease = lease_of(api, host="gone", source="git", revision="abc")
+    assert await lease.show() is None
+    await lease.acquire()
+    state = await lease_of(api).show()
+    assert state is not None
+    assert (state.holder, state.holder.revision) == (lease.holder, "abc")
+    renewed_meanwhile = type(state)(state.holder, state.lease_revision + 1, state.renewed)
+    assert not await lease.evict(renewed_meanwhile)
+    assert await lease.evict(state)
+    assert await lease.show() is None
+    await lease.release()
+
+
+async def test_a_bucket_without_ttl_is_refused(api: JetStreamApi) -> None:
+    await api.create_stream("KV_reconciler-prod", {"name": "KV_reconciler-prod", "subjects": ["$KV.reconciler-prod.>"]})
+    with pytest.raises(Refused, match="has no TTL"):
+        await lease_of(api).acquire()
+
+
+async def test_works_on_every_version(any_server: Server, connect: Connect) -> None:
+    async with lease_of(JetStreamApi(await connect(any_server.url))).take() as lease:
+        lease.check()
+
+
+async def test_a_cluster_keeps_it_on_three_peers(cluster: Cluster, connect: Connect) -> None:
+    api = JetStreamApi(await connect(*cluster.url.split(",")))
+    async with KvLease(api, "clustered", ttl=TTL).take():
+        config = (await api.stream_info("KV_reconciler-clustered"))["config"]
+        assert (config["num_replicas"], config["storage"], config["max_msgs_per_subject"]) == (3, "file", 1)
+        assert config["max_age"] == TTL * 1e9
+
+
+def test_owners_never_share_a_bucket() -> None:
+    owners = ["default/prod", "default_2Fprod", "default-prod", "default.prod", "Default/prod", "prüf", "a b", "a", ""]
+    names = [bucket_name(owner) for owner in owners]
+    assert len(set(names)) == len(names)
+    assert names[0] == "reconciler-default_2Fprod"
+    assert bucket_name("prod-1") == "reconciler-prod-1"
+    assert all(name.isascii() and name.replace("-", "").replace("_", "").isalnum() for name in names)

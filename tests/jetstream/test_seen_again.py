@@ -1,0 +1,54 @@
+"""A reader recognises what it saw before by its bytes; that must never hide a change."""
+
+from __future__ import annotations
+
+from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.reader import JetStreamReader
+from reconciler.model.identity import Key
+from reconciler.model.live import Live, LiveConsumer
+from reconciler.model.wanted import EVERYTHING
+from tests.jetstream.conftest import Connect
+from tests.support.servers import Server
+from tests.support.wire import Wire
+
+STREAM = Key("Stream", "S")
+NAMES = [f"c{number}" for number in range(6)]
+
+
+async def _put(wire: Wire, name: str, action: str = "create", **fields: object) -> None:
+    config = {"durable_name": name, "ack_policy": "explicit", **fields}
+    await wire.expect(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config, "action": action})
+
+
+def _meanings(live: Live) -> dict[str, tuple[str, str, bool]]:
+    return {name: (seen.digest, seen.owner, seen.special) for name, seen in live.consumers_of(STREAM).items()}
+
+
+def _consumer(live: Live, name: str) -> LiveConsumer:
+    found = live.consumer(Key("Consumer", name, "S"))
+    assert found is not None
+    return found
+
+
+async def test_a_later_look_says_what_a_first_look_says(any_server: Server, connect: Connect) -> None:
+    apis = DomainApis(await connect(any_server.url, timeout=2.0))
+    reader = JetStreamReader(apis)
+    async with await Wire.connect(any_server.url) as wire:
+        await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        for name in NAMES:
+            await _put(wire, name)
+        before = await reader.snapshot(EVERYTHING)
+        assert all(seen.head for seen in before.consumers_of(STREAM).values()), "this server's answers are never recognised"
+        await wire.publish("s.x")
+        await _put(wire, "c1", "update", description="drifted")
+        await _put(wire, "c2", "update", metadata={"reconciler.owner": "other"})
+        await wire.expect("CONSUMER.DELETE.S.c3")
+        await wire.expect("CONSUMER.DELETE.S.c4")
+        await _put(wire, "c4", max_deliver=3)
+        later = await reader.snapshot(EVERYTHING)
+        first = await JetStreamReader(apis).snapshot(EVERYTHING)
+    assert _meanings(later) == _meanings(first)
+    changed = {name for name, meaning in _meanings(later).items() if meaning != _meanings(before)[name]}
+    assert changed == {"c1", "c2", "c4"}
+    assert _consumer(later, "c5").info["num_pending"] == 1
+    assert "c3" not in later.consumers_of(STREAM)

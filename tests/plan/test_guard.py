@@ -1,0 +1,245 @@
+"""Every guard rule: what it refuses or blocks, and what lets it through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.model.common import Intent, State
+from reconciler.model.desired import Governance
+from reconciler.model.identity import Key
+from reconciler.model.marker import Journal, Marker
+from reconciler.model.units import format_time
+from reconciler.plan.change import Action, Change, Plan, Rules
+from reconciler.plan.plan import plan
+from reconciler.procedures.requests import Absent, Message, NextMessage
+from tests.support.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
+
+SYNC = Rules(policy="sync")
+MANY = [stream(f"S{number:02}", {"maxMsgs": 10}) for number in range(20)]
+
+
+def _live_many(**changes: Any) -> list[dict[str, Any]]:
+    return [stream_info(marked(declared, **changes)) for declared in MANY]
+
+
+def _codes(result: Plan) -> list[str]:
+    return [reason.code for reason in result.refused]
+
+
+def _one(result: Plan) -> Change:
+    assert len(result.changes) == 1, result.changes
+    return result.changes[0]
+
+
+def _allow(what: str, key: str) -> Rules:
+    return Rules(policy="sync", allow=frozenset({(what, key)}))
+
+
+def test_nothing_declared_while_we_own_something_refuses_everything() -> None:
+    assert _codes(plan(desired(), live(*_live_many()), Rules())) == ["empty"]
+    assert _codes(plan(desired(), live(), Rules())) == []
+
+
+def test_half_of_the_files_gone_refuses_under_sync() -> None:
+    result = plan(desired(*MANY[:10]), live(*_live_many()), SYNC)
+    assert _codes(result) == ["mass-change"]
+    assert "10 of 20" in result.refused[0].message
+
+
+def test_without_prune_absence_deletes_nothing_and_says_so() -> None:
+    result = plan(desired(*MANY[:10]), live(*_live_many()), Rules())
+    assert (result.changes, result.refused) == ((), ())
+    assert "10 owned but no longer declared" in result.notes[0]
+
+
+def test_mass_update_by_manifest_refuses_but_the_same_as_drift_does_not() -> None:
+    edited = [stream(f"S{number:02}", {"maxMsgs": 11}) for number in range(20)]
+    assert _codes(plan(desired(*edited), live(*_live_many()), Rules())) == ["mass-change"]
+    assert _codes(plan(desired(*MANY), live(*_live_many(max_msgs=99)), Rules())) == []
+
+
+def test_mass_change_is_let_through_by_percentage_or_by_an_approved_fingerprint() -> None:
+    edited = [stream(f"S{number:02}", {"maxMsgs": 11}) for number in range(20)]
+    assert _codes(plan(desired(*edited), live(*_live_many()), Rules(max_change_percent=100))) == []
+    refused = plan(desired(*edited), live(*_live_many()), Rules())
+    approved = desired(*edited, governance=Governance(approve=refused.fingerprint))
+    assert _codes(plan(approved, live(*_live_many()), Rules())) == []
+
+
+def test_few_resources_are_not_judged_by_percentages() -> None:
+    assert _codes(plan(desired(*MANY[:5]), live(*_live_many()[:9]), SYNC)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "state", "names"),
+    [
+        ({"maxMsgs": 5}, {"messages": 9, "last_seq": 9}, "maxMsgs"),
+        ({"maxBytes": "1KiB"}, {"messages": 9, "bytes": 4096}, "maxBytes"),
+        ({"maxMsgsPerSubject": 1}, {"messages": 9}, "maxMsgsPerSubject"),
+        ({"maxAge": "1h"}, {"messages": 9, "first_ts": format_time(NOW - 7200 * 10**9)}, "maxAge"),
+        ({"retention": "interest"}, {"messages": 9}, "interest"),
+    ],
+)
+def test_lowering_below_what_is_stored_is_blocked_until_allowed(spec: dict[str, Any], state: dict[str, Any], names: str) -> None:
+    before, after = stream("ORDERS"), stream("ORDERS", spec)
+    full = live(stream_info(marked(before), **state))
+    change = _one(plan(desired(after), full, Rules()))
+    assert (change.action, change.reasons[0].code) == (Action.BLOCKED, "data-loss")
+    assert names in change.reasons[0].message
+    assert _one(plan(desired(after), full, _allow("data-loss", "Stream/ORDERS"))).action is Action.UPDATE
+    assert _one(plan(desired(after), live(stream_info(marked(before))), Rules())).action is Action.UPDATE
+
+
+def test_lowering_that_drops_nothing_is_free() -> None:
+    before, after = stream("ORDERS"), stream("ORDERS", {"maxMsgs": 10, "maxAge": "1h"})
+    young = live(stream_info(marked(before), messages=9, first_ts=format_time(NOW - 60 * 10**9)))
+    assert _one(plan(desired(after), young, Rules())).action is Action.UPDATE
+
+
+def test_fewer_replicas_need_their_own_permission() -> None:
+    before, after = stream("ORDERS", {"replicas": 3}), stream("ORDERS", {"replicas": 1})
+    state = live(stream_info(marked(before)))
+    assert _one(plan(desired(after), state, Rules())).reasons[0].code == "replicas"
+    assert _one(plan(desired(after), state, _allow("replicas", "Stream/ORDERS"))).action is Action.UPDATE
+
+
+def test_deleting_a_stream_others_hang_on_is_blocked() -> None:
+    gone, own = stream("ORDERS", {}, Intent(state=State.ABSENT)), stream("ORDERS")
+    theirs = consumer_info("ORDERS", consumer("ORDERS", "theirs").config)
+    change = _one(plan(desired(gone), live(stream_info(marked(own)), theirs), Rules()))
+    assert "consumer theirs" in change.reasons[0].message
+    copy = stream_info(stream("COPY", {"mirror": {"name": "ORDERS"}}).config)
+    change = _one(plan(desired(gone), live(stream_info(marked(own)), copy), Rules()))
+    assert "stream COPY" in change.reasons[0].message
+
+
+def test_deleting_a_consumer_with_work_left_is_blocked() -> None:
+    orders, own = stream("ORDERS"), consumer("ORDERS", "billing")
+    busy = consumer_info("ORDERS", marked(own), num_pending=3)
+    change = _one(plan(desired(orders), live(stream_info(marked(orders)), busy), SYNC))
+    assert change.reasons[0].code == "data-loss"
+    key = "Consumer/ORDERS/billing"
+    assert _one(plan(desired(orders), live(stream_info(marked(orders)), busy), _allow("data-loss", key))).action is Action.DELETE
+
+
+def test_protected_names_go_only_by_tombstone_or_by_name() -> None:
+    orders, own = stream("ORDERS"), consumer("ORDERS", "billing")
+    state = live(stream_info(marked(orders)), consumer_info("ORDERS", marked(own)))
+    governed = desired(orders, governance=Governance(protect_names=True))
+    assert _one(plan(governed, state, SYNC)).reasons[0].code == "protected-name"
+    assert _one(plan(governed, state, _allow("delete", "Consumer/ORDERS/billing"))).action is Action.DELETE
+    tombstone = desired(
+        orders, consumer("ORDERS", "billing", {}, Intent(state=State.ABSENT)), governance=Governance(protect_names=True)
+    )
+    assert _one(plan(tombstone, state, Rules())).action is Action.DELETE
+
+
+def test_a_removed_filter_with_undelivered_matches_is_a_loss() -> None:
+    orders = stream("ORDERS", {"subjects": ["orders.>"]})
+    before = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a", "orders.b"]})
+    after = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"]})
+    busy = consumer_info("ORDERS", marked(before), num_pending=1, ack_floor={"consumer_seq": 4, "stream_seq": 4})
+    question = NextMessage(orders.key, "orders.b", 5)
+    asked = plan(desired(orders, after), live(stream_info(marked(orders)), busy), Rules())
+    assert question in asked.questions
+    for fact, code in ((Message(6, "2026-01-01T00:00:00Z"), "data-loss"), (Absent(), "")):
+        answered = live(stream_info(marked(orders)), busy, facts={question: fact})
+        change = _one(plan(desired(orders, after), answered, Rules()))
+        assert (change.reasons[0].code if change.reasons else "") == code
+
+
+def test_more_consumers_than_the_server_accepts_are_blocked_with_the_number_to_declare() -> None:
+    orders = stream("ORDERS")
+    crowd = [consumer("ORDERS", f"c{number}") for number in range(1001)]
+    result = plan(desired(orders, *crowd), live(stream_info(marked(orders)), level=5), Rules())
+    assert {change.reasons[0].code for change in result.changes} == {"max-consumers"}
+    assert plan(desired(orders, *crowd), live(stream_info(marked(orders)), level=4), Rules()).summary["create"] == 1001
+
+
+def test_with_a_stream_go_its_consumers_and_they_count() -> None:
+    crowd = [consumer("S00", f"c{number:02}") for number in range(20)]
+    state = live(*_live_many()[:3], *(consumer_info("S00", marked(one)) for one in crowd))
+    result = plan(desired(*MANY[1:3]), state, SYNC)
+    assert [str(change.key) for change in result.changes] == ["Stream/S00"]
+    assert "21 of 23" in result.refused[0].message
+
+
+def test_a_stream_whose_consumers_were_not_seen_is_not_removed() -> None:
+    gone, own = stream("ORDERS", {}, Intent(state=State.ABSENT)), stream("ORDERS")
+    state = live(stream_info(marked(own)), unknown={own.key: "its consumers did not answer"})
+    assert _one(plan(desired(gone), state, Rules())).reasons[0].code == "unknown"
+    anew = stream("ORDERS", {"storage": "memory"}, Intent(allow=frozenset({"recreate", "data-loss"})))
+    assert _one(plan(desired(anew), state, Rules())).reasons[0].code == "unknown"
+
+
+def test_age_is_judged_by_the_clock_of_the_server() -> None:
+    before, after = stream("ORDERS"), stream("ORDERS", {"maxAge": "1h"})
+    info = stream_info(marked(before), messages=9, first_ts=format_time(NOW)) | {"ts": format_time(NOW + 7200 * 10**9)}
+    assert _one(plan(desired(after), live(info), Rules())).reasons[0].code == "data-loss"
+
+
+ALLOWED = _allow("position-loss", "Stream/COPY")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "again"),
+    [
+        ([{"name": "S", "filterSubject": "s.a"}], [{"name": "S", "filterSubject": "s.>"}], True),
+        ([{"name": "S", "subjectTransforms": [{"src": "s.>", "dest": "s.>"}]}], [{"name": "S"}], True),
+        ([{"name": "S"}], [{"name": "S"}, {"name": "T"}], False),
+        ([{"name": "S"}], [{"name": "T"}], False),
+        ([{"name": "S", "filterSubject": "s.a"}], [{"name": "S", "filterSubject": f"s.{x}"} for x in "ab"], False),
+    ],
+)
+def test_a_source_that_would_be_copied_again_is_blocked(before: list[Any], after: list[Any], again: bool) -> None:
+    was, shall = stream("COPY", {"sources": before}), stream("COPY", {"sources": after})
+    state = live(stream_info(marked(was), messages=5, last_seq=5))
+    change = _one(plan(desired(shall), state, Rules()))
+    assert [reason.code for reason in change.reasons] == (["position-loss"] if again else [])
+    assert _one(plan(desired(shall), state, ALLOWED)).action is Action.UPDATE
+    assert _one(plan(desired(shall), live(stream_info(marked(was))), Rules())).action is Action.UPDATE
+
+
+def test_messages_delivered_too_often_are_kept_by_their_consumer_and_lost_with_it() -> None:
+    orders = stream("ORDERS", {"subjects": ["orders.>"], "retention": "interest"})
+    own = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"], "maxDeliver": 2})
+    state = (stream_info(marked(orders)), consumer_info("ORDERS", marked(own)))
+    question = NextMessage(orders.key, "orders.a", 1)
+    assert question in plan(desired(orders), live(*state), SYNC).questions
+    kept = live(*state, facts={question: Message(6, "2026-01-01T00:00:00Z")})
+    assert _one(plan(desired(orders), kept, SYNC)).reasons[0].code == "data-loss"
+    assert _one(plan(desired(orders), live(*state, facts={question: Absent()}), SYNC)).action is Action.DELETE
+
+
+def test_a_target_nobody_declared_is_refused_and_half_a_move_blocked() -> None:
+    assert _codes(plan(desired(MANY[0]), live(), Rules(targets=frozenset({Key("Stream", "TYPO")})))) == ["unknown-target"]
+    old = [stream("A", {"subjects": ["x", "y"]}), stream("B", {"subjects": ["z"]})]
+    new = [stream("A", {"subjects": ["x"]}), stream("B", {"subjects": ["y", "z"]})]
+    state = live(*(stream_info(marked(one)) for one in old))
+    for one in new:
+        assert _one(plan(desired(*new), state, Rules(targets=frozenset({one.key})))).reasons[0].code == "depends-on"
+    both = Rules(targets=frozenset(one.key for one in new))
+    assert _one(plan(desired(*new), state, both)).action is Action.PROCEDURE
+
+
+def test_a_fingerprint_names_everything_that_moves() -> None:
+    old = [stream("A", {"subjects": ["x", "y"]}), stream("B", {"subjects": ["z"]})]
+    state = live(*(stream_info(marked(one)) for one in old))
+    names = {
+        plan(
+            desired(stream("A", {"subjects": ["x"]}), stream("B", {"subjects": ["y"], "maxMsgs": most})), state, Rules()
+        ).fingerprint
+        for most in (5, 6)
+    }
+    assert len(names) == 2
+
+
+def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
+    orders, gone = stream("ORDERS"), consumer("ORDERS", "billing", {}, Intent(state=State.ABSENT))
+    journal = Journal("recreate-consumer", "hold", "x", '{"consumer":"billing","start":1}')
+    hold = {"name": "_reconciler_hold_billing", "durable_name": "_reconciler_hold_billing"}
+    hold["metadata"] = Marker(owner="default", journal=journal).to_metadata()  # type: ignore[assignment]  # JSON
+    change = _one(plan(desired(orders, gone), live(stream_info(marked(orders)), consumer_info("ORDERS", hold)), Rules()))
+    assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)

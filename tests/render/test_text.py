@@ -1,0 +1,89 @@
+"""The plan as people read it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from reconciler.model.identity import Key
+from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
+from reconciler.render.text import plan_lines
+from tests.support.plans import everything, plan_of
+
+
+def lines_of(plan: object) -> list[str]:
+    return [line.plain for line in plan_lines(plan)]  # type: ignore[arg-type]
+
+
+def test_the_last_line_is_the_sum() -> None:
+    expected = "Plan: 1 to create, 1 to update, 1 to adopt, 1 by procedure, 1 to recreate, 1 to delete (1 blocked)"
+    assert lines_of(everything())[-1] == expected
+    assert lines_of(plan_of())[-1] == "Plan: 0 to create, 0 to update, 0 to delete"
+
+
+def test_every_change_has_its_symbol_and_its_key() -> None:
+    text = lines_of(everything())
+    for start in (
+        "    + Stream/NEW",
+        "  -/+ Stream/MADE",
+        "    ~ Consumer/BILLING/x",
+        "    > Consumer/BILLING/y",
+        "    ! leaf:Consumer/BILLING/w",
+        "    = Stream/TAKEN",
+        "    - Stream/OLD",
+    ):
+        assert any(line.startswith(start) for line in text), start
+
+
+def test_a_change_says_what_differs_and_who_did_it() -> None:
+    text = "\n".join(lines_of(everything()))
+    assert "update, drift by nats CLI (bob) at 2026-01-31T12:00:00Z" in text
+    assert "ackWait: 30s → 45s" in text
+    assert 'metadata: {a: "1"} → (none)' in text
+
+
+def test_what_is_created_is_shown_as_it_would_be() -> None:
+    text = "\n".join(lines_of(everything()))
+    assert "subjects: [new.>]" in text
+    assert "maxAge: 7d" in text
+
+
+def test_long_lists_show_only_what_goes_and_comes() -> None:
+    assert "        filterSubjects: - billing.0, + billing.9, 8 kept" in lines_of(everything())
+
+
+def test_a_procedure_shows_steps_point_of_no_return_and_duplicates() -> None:
+    text = lines_of(everything())
+    start = text.index("        1. pause")
+    assert text[start : start + 7] == [
+        "        1. pause",
+        "        2. reset to 17",
+        "        3. update",
+        "        4. resume",
+        "        point of no return: the reset",
+        "        30 messages will be delivered again",
+        "        note: workers stand still",
+    ]
+
+
+def test_a_blocked_change_says_why_and_the_way_out() -> None:
+    text = lines_of(everything())
+    place = text.index("        data-loss: 12 pending messages would be lost")
+    assert text[place + 1] == "          way out: --allow data-loss=leaf:Consumer/BILLING/w"
+
+
+def test_a_refusal_is_said_before_the_sum() -> None:
+    plan = plan_of(refused=(Reason("empty", "nothing is declared", "check the path"),))
+    assert "Refused, nothing will be written: empty: nothing is declared; check the path" in lines_of(plan)
+
+
+def test_nothing_from_a_server_reaches_the_terminal_as_a_control_sequence() -> None:
+    fields = (FieldDiff("description", "\x1b[31mred\nsecond line", None),)
+    change = Change(key=Key("Stream", "S"), action=Action.UPDATE, cause=Cause.DRIFT, fields=fields, notes=("\x1b]0;title\x07",))
+    text = lines_of(plan_of(change))
+    assert not any("\x1b" in line or "\n" in line or "\x07" in line for line in text)
+
+
+def test_changes_are_grouped_in_their_order() -> None:
+    text = lines_of(dataclasses.replace(everything()))
+    headings = [line for line in text if line and not line.startswith(" ")][1:-3]
+    assert headings == ["Streams", "Consumers of BILLING", "Consumers of BILLING in domain leaf", "Streams"]

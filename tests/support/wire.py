@@ -1,0 +1,175 @@
+"""Another client of the same servers: speaks raw `$JS.API` JSON, and overhears what others ask.
+
+Invariant: nothing of `reconciler` is used here, so a test never checks the product with itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Self
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+Json = dict[str, Any]
+TIMEOUT_SECONDS = 10.0
+IN_FLIGHT = 256
+AUDIT_SUBJECT = "$JS.EVENT.ADVISORY.API"
+_READ = re.compile(
+    r"\$JS\.(?:[^.]+\.)?API\.(?:INFO$|DIRECT\.GET\.|(?:STREAM|CONSUMER)\.(?:INFO|NAMES|LIST|MSG\.GET|MSG\.NEXT)(?:\.|$))"
+)
+
+
+class Wire:
+    """One connection, one JetStream domain."""
+
+    def __init__(self, client: Client, domain: str = "") -> None:
+        self.client = client
+        self._prefix = f"$JS.{domain}.API" if domain else "$JS.API"
+
+    @classmethod
+    async def connect(cls, url: str, *, domain: str = "", **options: Any) -> Self:
+        """Connect; options are those of `nats.connect` (`name`, `user`, `password`, …)."""
+        client = await nats.connect(url.split(","), **{"name": "wire", "max_reconnect_attempts": -1, **options})
+        return cls(client, domain)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def name(self) -> str:
+        """The connection's name, as advisories show it."""
+        return str(self.client.options["name"])
+
+    def subject(self, request: str) -> str:
+        """The full subject of an API request such as `STREAM.CREATE.X`."""
+        return f"{self._prefix}.{request}"
+
+    async def call(self, request: str, payload: Json | None = None) -> Json:
+        """Send one API request, `STREAM.CREATE.X`; the whole answer, its `error` included."""
+        body = b"" if payload is None else json.dumps(payload).encode()
+        answer = await self.client.request(self.subject(request), body, timeout=TIMEOUT_SECONDS)
+        return _object(answer.data)
+
+    async def expect(self, request: str, payload: Json | None = None) -> Json:
+        """Like `call`, for requests that the test takes for granted: fails when the answer is an error."""
+        answer = await self.call(request, payload)
+        assert "error" not in answer, f"{request}: {answer['error']}"
+        return answer
+
+    async def publish(self, subject: str, count: int = 1, *, first: int = 0) -> list[int]:
+        """Publish `first`, `first + 1`, … as payloads, wait for every ack, return the stored sequences in that order."""
+        bodies = [str(number).encode() for number in range(first, first + count)]
+        sequences: list[int] = []
+        for start in range(0, count, IN_FLIGHT):
+            batch = bodies[start : start + IN_FLIGHT]
+            # Sent one after the other, so they are stored in order; only the waiting for the acks is concurrent.
+            sequences += await asyncio.gather(*(self._publish_one(subject, body) for body in batch))
+        return sequences
+
+    async def payloads(self, stream: str) -> list[str]:
+        """What the stream holds now, in order: compare ids, since counts hide a loss behind a duplicate."""
+        state = (await self.stream_info(stream))["state"]
+        found: list[str] = []
+        for sequence in range(state["first_seq"], state["last_seq"] + 1):
+            message = await self.call(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+            if "message" in message:
+                found.append(_decoded(message["message"]))
+        return found
+
+    async def stream_info(self, stream: str) -> Json:
+        """INFO of a stream that exists."""
+        return await self.expect(f"STREAM.INFO.{stream}")
+
+    async def consumer_info(self, stream: str, consumer: str) -> Json:
+        """INFO of a consumer that exists."""
+        return await self.expect(f"CONSUMER.INFO.{stream}.{consumer}")
+
+    def audit(self) -> AbstractAsyncContextManager[Audit]:
+        """Collect the account's JetStream API requests, whoever sends them, until the block ends (but not this wire's INFO)."""
+        return Audit(self).listening()
+
+    async def _publish_one(self, subject: str, body: bytes) -> int:
+        ack = _object((await self.client.request(subject, body, timeout=TIMEOUT_SECONDS)).data)
+        assert "error" not in ack, f"publish to {subject}: {ack['error']}"
+        return int(ack["seq"])
+
+
+class Audit:
+    """API requests as one server reported them; two that came close together may be reported in either order."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.records: list[Json] = []
+        self._wire = wire
+        self._counted = 0
+
+    async def hear(self, message: Msg) -> None:
+        """Take one advisory."""
+        self.records.append(_object(message.data))
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Self]:
+        """Hears everything until the block ends; complete when it has ended."""
+        subscription = await self._wire.client.subscribe(AUDIT_SUBJECT, cb=self.hear)
+        await self._wire.client.flush()
+        await self.begin()
+        try:
+            yield self
+            await self.settle()
+        finally:
+            await subscription.unsubscribe()
+
+    async def begin(self) -> None:
+        """Note how many requests the server has counted so far."""
+        self._counted = await self._count()
+
+    async def settle(self) -> None:
+        """Wait until everything asked before now has been reported.
+
+        The server counts a request, answers it, and only then reports it; so the answer of a later request proves nothing.
+        """
+        expected = await self._count() - self._counted + 1  # INFO does not count itself, but is reported
+        await eventually(lambda: len(self.records) >= expected)
+        own = (self._wire.name, self._wire.subject("INFO"))
+        self.records = [record for record in self.records if (record["client"].get("name"), record["subject"]) != own]
+
+    def subjects(self, client: str = "") -> list[str]:
+        """Subjects of all requests, or of those sent by connections of that name."""
+        return [record["subject"] for record in self.records if not client or record["client"].get("name") == client]
+
+    def writes(self, client: str = "") -> list[str]:
+        """Like `subjects`, without the requests that only read."""
+        return [subject for subject in self.subjects(client) if not _READ.match(subject)]
+
+    async def _count(self) -> int:
+        return int((await self._wire.expect("INFO"))["api"]["total"])
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS) -> None:
+    """Poll until the condition holds; raises TimeoutError when it does not within the time."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - the condition is not ours to signal
+            await asyncio.sleep(0.01)
+
+
+def _object(data: bytes) -> Json:
+    document = json.loads(data)
+    assert isinstance(document, dict), document
+    return document
+
+
+def _decoded(message: Json) -> str:
+    return base64.b64decode(message.get("data", "")).decode()

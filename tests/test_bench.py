@@ -1,0 +1,38 @@
+"""`make bench` runs, says what it found line by line, and fails when a limit does not hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.bench import __main__ as bench
+from tools.bench.measure import Measure
+
+ROOT = Path(__file__).resolve().parent.parent
+KEYS = ["measure", "value", "unit", "ratio", "limit", "ok"]
+
+
+@pytest.mark.slow
+def test_every_measure_runs(tmp_path: Path) -> None:
+    environment = {**os.environ, "QUICK": "tiny", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tools.bench"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [list(line)[: len(KEYS)] for line in lines] == [KEYS] * len(lines)
+    subjects = ("loading", "no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory", "creating", "listing")
+    assert [name for name in subjects if not any(line["measure"].startswith(name) for line in lines)] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
+def test_a_limit_that_does_not_hold_fails_the_run(ok: bool, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Measure(measure="something", value=2.0, unit="s", limit=1.0, ok=ok)
+    monkeypatch.setattr(bench, "_all", lambda _sizes, _scratch: iter([found]))
+    monkeypatch.delenv("QUICK", raising=False)
+    assert bench.main() == code

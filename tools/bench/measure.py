@@ -1,0 +1,81 @@
+"""What a measure is: one figure, judged against its limit, printed as one line of JSON.
+
+Invariant: a ratio compares two things done alternately in the same run, so that what else the machine does hits both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import orjson
+
+Work = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything is measured."""
+
+    consumers: tuple[int, ...]
+    """Numbers of consumers for passes and memory."""
+    streams: int
+    rounds: int
+    creates: int
+    documents: int
+    filtered: int
+    """Consumers with many filters."""
+    filters: int
+
+
+FULL = Sizes(consumers=(10_000, 100_000), streams=100, rounds=5, creates=2_000, documents=100_000, filtered=10_000, filters=500)
+QUICK = Sizes(consumers=(2_000,), streams=20, rounds=3, creates=1_000, documents=2_000, filtered=300, filters=500)
+TINY = Sizes(consumers=(300,), streams=3, rounds=1, creates=64, documents=200, filtered=8, filters=50)
+"""Proves that every measure still runs; its figures mean nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One line of the result. Without a limit it is only reported."""
+
+    measure: str
+    value: float
+    unit: str
+    ratio: float | None = None
+    limit: float | None = None
+    ok: bool = True
+    detail: dict[str, object] | None = None
+
+    def line(self) -> bytes:
+        """As JSON."""
+        shown = {name: getattr(self, name) for name in self.__slots__ if name != "detail"}
+        return orjson.dumps(shown | (self.detail or {}))
+
+
+def rounded(value: float) -> float:
+    """Three significant digits are more than a noisy machine can promise."""
+    return float(f"{value:.3g}")
+
+
+async def alternating(first: Work, second: Work, rounds: int) -> tuple[float, float, float]:
+    """Median seconds of both, and the median of `first`/`second` pairs; each has one run before that does not count."""
+    await second()
+    await first()
+    pairs = [(await seconds(first), await seconds(second)) for _ in range(rounds)]
+    ratio = statistics.median(one / other for one, other in pairs)
+    return statistics.median(one for one, _ in pairs), statistics.median(other for _, other in pairs), ratio
+
+
+async def seconds(work: Work) -> float:
+    """How long it takes."""
+    started = time.perf_counter()
+    await work()
+    return time.perf_counter() - started
+
+
+def tell(text: str) -> None:
+    """Progress: the long measures should not look like a hang."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)

