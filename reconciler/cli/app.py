@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]  # imported there, not listed
 
+from reconciler import __version__
 from reconciler.cli.commands import LazyGroup
 from reconciler.cli.exitcodes import ExitCode, exit_code
 from reconciler.cli.failing import explain, explain_usage, own_up
@@ -29,14 +31,22 @@ _COMPLETE = "_RECONCILER_COMPLETE"
 """Set by the shell when it wants to know how a line could go on."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Show:
+    """What is shown instead of running a command."""
+
+    version: Annotated[bool, typer.Option("--version", help="Show the version")] = False
+    print_config: Annotated[bool, typer.Option("--print-config", help="Show every setting with its origin")] = False
+
+
 @app.callback(invoke_without_command=True)
 @flattened
 def root(
     ctx: typer.Context,
     connection: ConnectionFlags,
+    show: _Show,
     *,
     owner: Annotated[str | None, typer.Option(envvar="RECONCILER_OWNER", help="Whose resources these are")] = None,
-    print_config: Annotated[bool, typer.Option("--print-config", help="Show every setting with its origin")] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="RECONCILER_DEBUG", help="Tracebacks and more logs")] = False,
 ) -> None:
     """A GitOps reconciler for NATS JetStream that never loses a message while it changes things."""
@@ -44,7 +54,10 @@ def root(
     terminal.debug = debug
     session = Session(terminal=terminal, environ=os.environ, owner_flag=owner, connection=connection)
     ctx.obj = session
-    if print_config:
+    if show.version:
+        terminal.text(f"reconciler {__version__}")
+        raise typer.Exit
+    if show.print_config:
         from reconciler.cli.print_config import print_settings  # noqa: PLC0415 - no other call pays for it
 
         print_settings(session)

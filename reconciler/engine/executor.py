@@ -92,8 +92,9 @@ class Executor:
     def _held_back(self, attempt: Attempt) -> bool:
         """Ends an attempt that must not be made."""
         if self._stopped is not None or self._ports.clock.monotonic() >= self._deadline:
-            cause = attempt.silence or self._stopped or self._offline
-            self._end(attempt, End(Result.UNFINISHED, str(cause or "the time was over before its turn came"), cause))
+            cause = attempt.silence or self._stopped
+            said = str(cause or ("the server was not connected" if self._offline else "the time was over before its turn came"))
+            self._end(attempt, End(Result.UNFINISHED, said, cause or self._offline))
         elif reason := self._failures.hold_back(attempt.change):
             self._end(attempt, End(Result.SKIPPED, reason))
         else:

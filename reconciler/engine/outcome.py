@@ -80,6 +80,6 @@ def verdict(outcomes: Collection[Outcome]) -> Verdict:
     if all(outcome.change.action is Action.BLOCKED for outcome in trouble):
         return Verdict.REFUSED
     tried = [outcome for outcome in trouble if outcome.result is not Result.SKIPPED]
-    if all(isinstance(outcome.end.cause, _OUT_OF_REACH) for outcome in tried):
+    if tried and all(isinstance(outcome.end.cause, _OUT_OF_REACH) for outcome in tried):
         return Verdict.DENIED
     return Verdict.FAILED

@@ -127,6 +127,7 @@ def _group(scene: Scene, group: Mapping[Key, Change]) -> Iterable[Change]:
     machine = MoveSubject(
         tuple(StreamTarget(change.key, change.config) for change in group.values()),
         tuple(StreamTarget(change.key, _live_config(scene, change.key)) for change in group.values()),
+        scene.live.server.level,
     )
     told = [FieldDiff(f"{change.key}.{field.path}", field.live, field.declared) for change in members for field in change.fields]
     yield replace(

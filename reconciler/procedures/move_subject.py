@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from reconciler.model.api import LATEST_LEVEL
 from reconciler.model.flow import listened
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
@@ -64,6 +65,8 @@ class MoveSubject:
     streams: tuple[StreamTarget, ...]
     before: tuple[StreamTarget, ...] = ()
     """What a refusal takes them back to; by default what is found at the start, but a start may be the second one."""
+    level: int = LATEST_LEVEL
+    """The API level of the server, whose defaults decide what is equal."""
     name: str = field(default=NAME, init=False)
 
     @property
@@ -98,10 +101,27 @@ class MoveSubject:
         if not memory.before:
             memory = replace(memory, before=self.before or tuple(_as_it_is(key, config) for key, config in live.items()))
         towards = memory.before if memory.failure else self.streams
-        step = _shrink(towards, live, memory) or _bring(towards, live, memory)
+        step = _shrink(towards, live, memory) or self._bring(towards, live, memory)
         if step:
             return step
         return Abort("refused", f"{memory.failure}; everything is as before") if memory.failure else Done()
+
+    def _bring(self, towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None], memory: Memory) -> Do | None:
+        """The first stream that is not as it shall be, those that gain subjects before the others."""
+        pending = [target for target in towards if target.config and not self._reached(target, live[target.key])]
+        pending.sort(key=lambda target: (not _gains(target, live[target.key]), target.key))
+        for target in pending:
+            if live[target.key] is None:
+                return Do(CreateStream(target.key, target.config), f"create {target.key.stream_name}", memory)
+            return Do(UpdateStream(target.key, target.config), f"update {target.key.stream_name}", memory)
+        return None
+
+    def _reached(self, target: StreamTarget, config: Config | None) -> bool:
+        if config is None:
+            return False
+        name = target.key.stream_name
+        same = read_marker(config.get("metadata")) == read_marker(target.wire.get("metadata"))
+        return same and normal_stream(config, name, self.level) == normal_stream(target.wire, name, self.level)
 
 
 def _live(key: Key, facts: Mapping[Read, Fact]) -> Config | None:
@@ -134,17 +154,6 @@ def _shrink(towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None]
     return None
 
 
-def _bring(towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None], memory: Memory) -> Do | None:
-    """The first stream that is not as it shall be, those that gain subjects before the others."""
-    pending = [target for target in towards if target.config and not _reached(target, live[target.key])]
-    pending.sort(key=lambda target: (not _gains(target, live[target.key]), target.key))
-    for target in pending:
-        if live[target.key] is None:
-            return Do(CreateStream(target.key, target.config), f"create {target.key.stream_name}", memory)
-        return Do(UpdateStream(target.key, target.config), f"update {target.key.stream_name}", memory)
-    return None
-
-
 def _meets(subject: str, others: list[str]) -> bool:
     return any(overlap(subject, other) for other in others)
 
@@ -152,11 +161,3 @@ def _meets(subject: str, others: list[str]) -> bool:
 def _gains(target: StreamTarget, config: Config | None) -> bool:
     has = listened(config, target.key.stream_name) if config else ()
     return any(not covered(subject, has) for subject in target.subjects)
-
-
-def _reached(target: StreamTarget, config: Config | None) -> bool:
-    if config is None:
-        return False
-    name = target.key.stream_name
-    same = read_marker(config.get("metadata")) == read_marker(target.wire.get("metadata"))
-    return same and normal_stream(config, name) == normal_stream(target.wire, name)

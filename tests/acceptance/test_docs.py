@@ -94,6 +94,14 @@ def test_the_generated_pages_are_up_to_date() -> None:
     subprocess.run([sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"], check=True, timeout=SECONDS)
 
 
+def test_every_reason_code_is_explained() -> None:
+    rooms = [path.read_text(encoding="utf-8") for path in (ROOT / "reconciler" / "plan").glob("*.py")]
+    codes = {code for text in rooms for code in re.findall(r'Reason\(\s*"([a-z-]+)"', text)} | {"data-loss"}
+    page = (ROOT / "docs" / "reconciling.md").read_text(encoding="utf-8")
+    assert {code for code in codes if f"`{code}`" not in page} == set()
+    assert len(codes) > 20
+
+
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_the_picture_of_the_rooms_is_the_contract(page: str) -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 
 from reconciler.errors import ApiError
 from reconciler.model.identity import Key
 from reconciler.model.marker import Marker
-from reconciler.procedures.machine import Abort, Done
+from reconciler.model.units import SECOND
+from reconciler.procedures.machine import Abort, Do, Done, Observation
 from reconciler.procedures.move_subject import MoveSubject, StreamTarget
-from reconciler.procedures.requests import CreateStream, UpdateStream, Write
+from reconciler.procedures.requests import CreateStream, StreamInfo, UpdateStream, Write
 from tests.support.model_server import ModelServer
 from tests.support.procedure_driver import NO_CRASH, Crash, run
 
@@ -114,3 +117,14 @@ def test_only_what_is_contested_goes_off_line() -> None:
     first = run(machine_for(wanted), server).writes[0]
     assert isinstance(first, UpdateStream)
     assert orjson.loads(first.config)["subjects"] == ["o.us.>"]
+
+
+def test_defaults_of_an_older_server_are_no_difference() -> None:
+    """Up to level 3 a stream with sources has a duplicate window although none was asked for."""
+    key = Key("Stream", "AGG")
+    config: dict[str, Any] = {"name": "AGG", "subjects": ["x"], "sources": [{"name": "ORIGIN"}]}
+    live = {"config": config | {"duplicate_window": 120 * SECOND}}
+    seen = Observation(0, {StreamInfo(key): live})
+    target = (StreamTarget(key, orjson.dumps(config)),)
+    assert isinstance(MoveSubject(target, level=3).step(seen, None), Done)
+    assert isinstance(MoveSubject(target, level=4).step(seen, None), Do)
