@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import Command
+from tests.support.pki import Pki
 from tests.support.servers import Server
 
 PASSWORDS = 'authorization { users: [ {user: ann, password: "pw"} ] }'
@@ -54,14 +54,11 @@ def test_wrong_credentials_are_6(offline: Command, catalogue: Path, guarded: Ser
 
 
 def test_tls_without_trust_is_6(offline: Command, catalogue: Path, tmp_path: Path) -> None:
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run([*new, *files], cwd=tmp_path, check=True, capture_output=True)
-    config = f'tls {{ cert_file: "{tmp_path}/cert.pem", key_file: "{tmp_path}/key.pem" }}'
-    with Server(tmp_path / "secure", config=config) as server:
+    pki = Pki(tmp_path)
+    with Server(tmp_path / "secure", config=pki.block()) as server:
         url = server.url.replace("nats://127.0.0.1", "tls://localhost")
         assert "--tlsca" in offline("-s", url, "plan", "-f", catalogue, code=6).err
-        offline("-s", url, "--tlsca", tmp_path / "cert.pem", "plan", "-f", catalogue)
+        offline("-s", url, "--tlsca", pki.ca, "plan", "-f", catalogue)
 
 
 def test_a_denied_subject_is_6_and_named(offline: Command, catalogue: Path, tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ def test_a_denied_subject_is_6_and_named(offline: Command, catalogue: Path, tmp_
         assert "$JS.API.STREAM.LIST" in ended.err
 
 
-def test_jetstream_switched_off_is_6(offline: Command, catalogue: Path, tmp_path: Path) -> None:
+def test_jetstream_switched_off_is_said(offline: Command, catalogue: Path, tmp_path: Path) -> None:
     accounts = 'accounts { A { users: [{user: u, password: "pw"}] } }'
     with Server(tmp_path / "without", config=accounts) as server:
         login = {"NATS_USER": "u", "NATS_PASSWORD": "pw"}

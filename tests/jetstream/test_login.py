@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,27 +16,8 @@ import pytest
 
 from reconciler.errors import Unreachable
 from tests.jetstream.conftest import Connect
+from tests.support.pki import Pki
 from tests.support.servers import Server
-
-
-class Pki:
-    """A CA, and a certificate for localhost signed by it, made with openssl."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.ca, self.cert, self.key, self.folder = folder / "ca.pem", folder / "cert.pem", folder / "key.pem", folder
-        new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        self._run(*new, "-subj", "/CN=Test CA", "-keyout", "ca.key", "-out", "ca.pem")
-        names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:false"]
-        issuer = ["-CA", "ca.pem", "-CAkey", "ca.key"]
-        self._run(*new, "-subj", "/CN=localhost", *names, *issuer, "-keyout", "key.pem", "-out", "cert.pem")
-
-    def block(self, more: str = "") -> str:
-        """The `tls` block of a server with this certificate."""
-        return f'tls {{ cert_file: "{self.cert}", key_file: "{self.key}", ca_file: "{self.ca}"\n{more} }}'
-
-    def _run(self, *command: str) -> None:
-        subprocess.run(command, cwd=self.folder, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
