@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from reconciler.errors import InvalidInput, Problem
 from reconciler.manifests.document import ENOUGH_PROBLEMS, Document, Text
-from reconciler.manifests.pool import Compiler, Outcome, compile_here, compile_in_processes
+from reconciler.manifests.processes import Compiler, Outcome, compile_here, compile_in_processes
 from reconciler.manifests.source import SourceFile
 from reconciler.manifests.texts import cut, parse_text
 

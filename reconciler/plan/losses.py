@@ -13,7 +13,9 @@ from reconciler.model.flow import copies, origins
 from reconciler.model.identity import Key
 from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.normal import canonical
+from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Reason
+from reconciler.plan.display import yaml_path
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import delivered_by
 from reconciler.procedures.requests import Absent, NextMessage
@@ -111,7 +113,7 @@ def shrinking_stream(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping
     for field, (measure, noun) in _COUNTED.items():
         limit = wanted.get(field)
         if limit is not None and limit < live.get(field, limit + 1) and limit < state[measure]:
-            yield _loss(key, f"{_yaml(field)} {limit:,} is below the {_count(state[measure], noun)} stored")
+            yield _loss(key, f"{yaml_path(StreamSpec, field)} {limit:,} is below the {_count(state[measure], noun)} stored")
     per_subject = wanted.get("max_msgs_per_subject")
     if per_subject is not None and per_subject < live.get("max_msgs_per_subject", per_subject + 1):
         yield _loss(key, f"maxMsgsPerSubject {per_subject:,} may drop some of the {_count(messages, 'message')} stored")
@@ -144,10 +146,6 @@ def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:
         parts = [entry.get(part) for part in ("filter_subject", "subject_transforms", "consumer")]
         found.setdefault(origin, set()).add(canonical(parts))
     return found
-
-
-def _yaml(field: str) -> str:
-    return {"max_msgs": "maxMsgs", "max_bytes": "maxBytes"}[field]
 
 
 def fewer_replicas(scene: Scene, key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Iterator[Reason]:

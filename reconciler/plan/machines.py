@@ -19,7 +19,14 @@ from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.difference import Difference
 from reconciler.plan.losses import uncovered
 from reconciler.plan.scene import Scene
-from reconciler.procedures.consumer import RESET_LEVEL, REWINDABLE, ConsumerTarget, Seen, expected_duplicates, promised_duplicates
+from reconciler.procedures.consumer import (
+    RESET_LEVEL,
+    REWINDABLE,
+    ConsumerSeen,
+    ConsumerTarget,
+    expected_duplicates,
+    promised_duplicates,
+)
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.pausing import paused_by_person
@@ -43,7 +50,7 @@ def consumer_machine(scene: Scene, difference: Difference, change: Change, *, re
     added = uncovered(difference.wanted.get("filter_subjects", []), difference.live.get("filter_subjects", []))
     if not recreate and not added:
         return _with_pause(scene, difference, change)
-    person = paused_by_person(_target(scene, change, 0), Seen(difference.seen.info))
+    person = paused_by_person(_target(scene, change, 0), ConsumerSeen(difference.seen.info))
     if person:
         reason = Reason(person.code, f"{person.message}, and the change needs to pause and resume it", "resume it first")
         return change.blocked(reason)
@@ -137,7 +144,7 @@ def _delivered_again(scene: Scene, difference: Difference, start: int) -> int:
 
 
 def _floor(difference: Difference) -> int:
-    return Seen(difference.seen.info).floor
+    return ConsumerSeen(difference.seen.info).floor
 
 
 def _with_pause(scene: Scene, difference: Difference, change: Change) -> Change:

@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.model import units
 from reconciler.model.marker import Residue
 from reconciler.model.normal import normal_consumer
-from reconciler.procedures.consumer import ConsumerTarget, Seen, encode, encode_paused, immutable_differences, new_filters
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode, encode_paused, immutable_differences, new_filters
 from reconciler.procedures.machine import Do, Step
 from reconciler.procedures.pausing import FRESH, Memory, hold_still, release
 from reconciler.procedures.requests import CreateConsumer, Fact, Message, NextMessage, ResetConsumer, UpdateConsumer
@@ -57,7 +57,7 @@ def create(name: str, target: ConsumerTarget, where: Place) -> Do:
     return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH)
 
 
-def in_place(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | None:
+def in_place(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
     """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond)."""
     start = int(seen.data.get("start", 0))
     if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to == start:
@@ -68,12 +68,12 @@ def in_place(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | None:
     return Do(ResetConsumer(target.key, start), f"reset to {start}", Memory(reset_to=start))
 
 
-def finish(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step:
+def finish(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
     """Resume, then clear the journal."""
     return release(target, seen, memory) or Do(UpdateConsumer(target.key, _final(target, seen)), "clear the journal", memory)
 
 
-def _final(target: ConsumerTarget, seen: Seen) -> bytes:
+def _final(target: ConsumerTarget, seen: ConsumerSeen) -> bytes:
     """What it shall carry for good; a target that changed meanwhile beyond a plain update is left to the next plan."""
     reachable = not immutable_differences(seen.config, target) and not new_filters(target, seen)
     return target.with_residue(seen.marker.residue).config if reachable else encode(seen.config, None)

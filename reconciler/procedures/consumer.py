@@ -97,7 +97,7 @@ class ConsumerTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ConsumerSeen:
     """One INFO answer."""
 
     info: Config
@@ -183,12 +183,12 @@ def delivered_by(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(flow.filters_of(config) or [EVERYTHING]))
 
 
-def new_filters(target: ConsumerTarget, seen: Seen) -> tuple[str, ...]:
+def new_filters(target: ConsumerTarget, seen: ConsumerSeen) -> tuple[str, ...]:
     """Filters the consumer does not deliver yet."""
     return tuple(one for one in target.filters if not covered(one, seen.filters))
 
 
-def added_filters(target: ConsumerTarget, seen: Seen) -> tuple[str, ...]:
+def added_filters(target: ConsumerTarget, seen: ConsumerSeen) -> tuple[str, ...]:
     """Filters whose stored messages the consumer may have passed: new ones, and those a half-done procedure had added."""
     candidates = {*seen.data.get("added", ()), *new_filters(target, seen)}
     return tuple(one for one in target.filters if one in candidates)
@@ -197,7 +197,7 @@ def added_filters(target: ConsumerTarget, seen: Seen) -> tuple[str, ...]:
 def expected_duplicates(info: Config, start: int, retention: str) -> int:
     """How many messages at most are delivered again when a consumer with this INFO is moved back to `start`."""
     if retention == "workqueue":
-        return Seen(info).in_flight  # what was acknowledged is gone
+        return ConsumerSeen(info).in_flight  # what was acknowledged is gone
     delivered = info["delivered"]
     return max(0, min(int(delivered["stream_seq"]) - start + 1, int(delivered["consumer_seq"])))
 
@@ -236,7 +236,7 @@ def immutable_differences(live: Mapping[str, Any], target: ConsumerTarget) -> tu
     return tuple(name for name in names if (name, repr(was.get(name)), repr(shall.get(name))) not in kept)
 
 
-def arrived(target: ConsumerTarget, seen: Seen) -> bool:
+def arrived(target: ConsumerTarget, seen: ConsumerSeen) -> bool:
     """Whether nothing is left to do: the target's filters and marker, and no journal."""
     live, shall = seen.marker, target.marker
     same = (live.owner, live.spec, live.pause_until) == (shall.owner, shall.spec, shall.pause_until)

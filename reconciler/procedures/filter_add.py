@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.procedures.consumer import ConsumerTarget, Seen, added_filters, arrived, encode, new_filters
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, encode, new_filters
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, lapsed, paused_by_person, release
 from reconciler.procedures.requests import (
@@ -74,13 +74,13 @@ class FilterAdd:
             return Ask((ConsumerInfo(self.key),), memory)
         if not isinstance(fact, dict):
             return Abort("missing", f"{self.key} is gone")
-        seen = Seen(fact)
+        seen = ConsumerSeen(fact)
         target = self.target.with_residue(seen.marker.residue)
         if target != self.target:
             return replace(self, target=target).step(observation, memory)
         return self._go_on(seen, observation.facts, memory)
 
-    def _go_on(self, seen: Seen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _go_on(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         if memory.giving_up:
             unfinished = set(added_filters(self.target, seen)) & set(seen.filters)
             # Filters that are live but perhaps passed by stay journalled: the next attempt goes on with them.
@@ -94,7 +94,7 @@ class FilterAdd:
         phase = {CHECK: self._check, RESUME: self._resume}.get(seen.journal.step, self._rewind)
         return phase(seen, facts, memory)
 
-    def _begin(self, seen: Seen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _begin(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         if arrived(self.target, seen):
             return Done()
         refusal = paused_by_person(self.target, seen)
@@ -112,7 +112,7 @@ class FilterAdd:
             return self._position_loss(first)
         return self._note_pause(seen, memory)
 
-    def _rewind(self, seen: Seen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _rewind(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         """Hold the consumer still, put the cursor where every stored match is ahead of it, change the filters."""
         still = hold_still(self.target, seen, memory)
         if not isinstance(still, Memory):
@@ -130,7 +130,7 @@ class FilterAdd:
             return Do(ResetConsumer(self.key, start), f"reset to {start}", replace(still, reset_to=start))
         return self._update(RESUME, seen, "update the filters", still)
 
-    def _check(self, seen: Seen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _check(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         """Filters were added unpaused: had a match been published shortly before, it may have been passed."""
         added = added_filters(self.target, seen)
         if added and not self._answered(added, facts):
@@ -139,18 +139,18 @@ class FilterAdd:
             return self._note_pause(seen, memory)
         return Do(UpdateConsumer(self.key, self.target.config), "clear the journal", memory)
 
-    def _resume(self, seen: Seen, _facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _resume(self, seen: ConsumerSeen, _facts: Mapping[Read, Fact], memory: Memory) -> Step:
         if lapsed(self.target, seen) and not memory.resumed_at:
             return self._note_pause(seen, FRESH)  # perhaps before the filters changed: rewind once more
         step = release(self.target, seen, memory)
         return step or Do(UpdateConsumer(self.key, self.target.config), "clear the journal", memory)
 
-    def _note_pause(self, seen: Seen, memory: Memory) -> Do:
+    def _note_pause(self, seen: ConsumerSeen, memory: Memory) -> Do:
         journal = self.target.journal(NAME, PAUSE, {"added": added_filters(self.target, seen)})
         config = encode(seen.config, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
-    def _update(self, step: str, seen: Seen, title: str, memory: Memory) -> Do:
+    def _update(self, step: str, seen: ConsumerSeen, title: str, memory: Memory) -> Do:
         journal = self.target.journal(NAME, step, {"added": added_filters(self.target, seen)})
         config = encode(self.target.wire, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), title, memory)

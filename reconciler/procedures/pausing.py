@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from reconciler.model import units
-from reconciler.procedures.consumer import ConsumerTarget, Seen, encode
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.machine import Abort, Do, Step, Wait
 from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
 
@@ -35,7 +35,7 @@ class Memory:
 FRESH = Memory()
 
 
-def hold_still(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | Memory:
+def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | Memory:
     """The next step towards a paused, drained consumer; a Memory once it is one."""
     if not seen.paused:
         if seen.time - memory.paused_at < min(PATIENCE, 2 * target.deadline):
@@ -50,7 +50,7 @@ def hold_still(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | Mem
     return replace(memory, drained=True)
 
 
-def release(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | None:
+def release(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
     """The next step towards the pause the target declares, usually none; None once that is so."""
     wanted = _declared_pause(target, seen)
     if seen.pause_until == wanted if wanted else not seen.paused:
@@ -62,12 +62,12 @@ def release(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step | None:
     return Do(PauseConsumer(target.key, until), f"resume {target.key.name}", resumed)
 
 
-def lapsed(target: ConsumerTarget, seen: Seen) -> bool:
+def lapsed(target: ConsumerTarget, seen: ConsumerSeen) -> bool:
     """Whether a pause of ours ran out; one that was ended on purpose leaves no deadline behind."""
     return not seen.paused and seen.pause_until != 0 and seen.pause_until != _declared_pause(target, seen)
 
 
-def give_up(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step:
+def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
     """Resume, take the journal off, and abort with the reason in memory."""
     reason = memory.giving_up or Abort("refused", "the server refused a step")
     if not seen.journal:
@@ -78,19 +78,19 @@ def give_up(target: ConsumerTarget, seen: Seen, memory: Memory) -> Step:
     return Do(UpdateConsumer(target.key, encode(seen.config, None)), "take back the journal", memory)
 
 
-def paused_by_person(target: ConsumerTarget, seen: Seen) -> Abort | None:
+def paused_by_person(target: ConsumerTarget, seen: ConsumerSeen) -> Abort | None:
     """A pause that neither a journal nor a manifest explains is not ours to end."""
     if not seen.paused or seen.journal or seen.marker.pause_until:
         return None
     return Abort("paused-by-person", f"{target.key} was paused until {seen.config.get('pause_until')} by somebody else")
 
 
-def _pause(target: ConsumerTarget, seen: Seen, memory: Memory) -> Do:
+def _pause(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Do:
     until = units.format_time(seen.time + 2 * target.deadline)
     return Do(PauseConsumer(target.key, until), f"pause {target.key.name}", replace(memory, paused_at=seen.time))
 
 
-def _declared_pause(target: ConsumerTarget, seen: Seen) -> int:
+def _declared_pause(target: ConsumerTarget, seen: ConsumerSeen) -> int:
     text = target.marker.pause_until
     until = units.parse_time(text) if text else 0
     return until if until > seen.time else 0

@@ -19,7 +19,7 @@ from typing import Any
 from reconciler.model.identity import MAX_NAME, Key
 from reconciler.model.subjects import covers
 from reconciler.procedures import arrival
-from reconciler.procedures.consumer import EVERYTHING, ConsumerTarget, Seen, added_filters, arrived, encode, encode_paused
+from reconciler.procedures.consumer import EVERYTHING, ConsumerSeen, ConsumerTarget, added_filters, arrived, encode, encode_paused
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
@@ -49,7 +49,7 @@ def hold_key(consumer: Key) -> Key:
 
 def held_consumer(hold: Key, config: Mapping[str, Any]) -> Key | None:
     """The consumer whose place this one keeps; None when it is no hold."""
-    seen = Seen({"config": config})
+    seen = ConsumerSeen({"config": config})
     if seen.journal is None or (seen.journal.name, seen.journal.step) != (NAME, HOLD):
         return None
     name = seen.data.get("consumer")
@@ -113,11 +113,11 @@ class RecreateConsumer:
     def _queue(self) -> bool:
         return self.target.retention == "workqueue"
 
-    def _seen(self, key: Key, facts: Mapping[Read, Fact]) -> Seen | None:
+    def _seen(self, key: Key, facts: Mapping[Read, Fact]) -> ConsumerSeen | None:
         fact = facts.get(ConsumerInfo(key))
-        return Seen(fact) if isinstance(fact, dict) else None
+        return ConsumerSeen(fact) if isinstance(fact, dict) else None
 
-    def _leave(self, seen: Seen, hold: Seen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _leave(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         """The old consumer is there: hold it still, put a hold beside it, delete it."""
         if seen.journal is None and arrived(self.target, seen):
             return Do(DeleteConsumer(self.hold), "delete the hold", memory) if hold else Done()
@@ -128,7 +128,7 @@ class RecreateConsumer:
             return still
         return self._delete(seen, hold, facts, still)
 
-    def _delete(self, seen: Seen, hold: Seen | None, facts: Mapping[Read, Fact], still: Memory) -> Step:
+    def _delete(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], still: Memory) -> Step:
         """The consumer stands still: delete it once a hold stands at exactly its position."""
         if self._queue:
             return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH)
@@ -142,7 +142,7 @@ class RecreateConsumer:
             return Do(DeleteConsumer(self.hold), "delete an outdated hold", still)
         return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH)
 
-    def _create(self, hold: Seen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _create(self, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         """The consumer is away: create the new one where the hold says."""
         if self._queue:
             return Do(CreateConsumer(self.key, self.target.config), f"create {self.key.name}", memory)
@@ -158,7 +158,7 @@ class RecreateConsumer:
             return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches, search), memory)
         return arrival.create(NAME, self.target, arrival.place(start, facts[search], hold.time))
 
-    def _arrive(self, seen: Seen, hold: Seen | None, memory: Memory) -> Step:
+    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, memory: Memory) -> Step:
         """The new consumer is there: bring it into place, let the hold go, resume."""
         step = arrival.in_place(self.target, seen, memory)
         if step:
@@ -167,7 +167,7 @@ class RecreateConsumer:
             return Do(DeleteConsumer(self.hold), "delete the hold", memory)
         return arrival.finish(self.target, seen, memory)
 
-    def _give_up(self, seen: Seen | None, hold: Seen | None, memory: Memory) -> Step:
+    def _give_up(self, seen: ConsumerSeen | None, hold: ConsumerSeen | None, memory: Memory) -> Step:
         """Before the deletion everything is taken back; after it the hold keeps the place until the next attempt."""
         reason = memory.giving_up or Abort("refused", "the server refused a step")
         if seen is None or seen.journal is None or seen.journal.step != PAUSE or seen.data.get("continues"):
@@ -176,12 +176,12 @@ class RecreateConsumer:
             return Do(DeleteConsumer(self.hold), "delete the hold", memory)
         return give_up(self.target, seen, memory)
 
-    def _note(self, seen: Seen, memory: Memory) -> Do:
+    def _note(self, seen: ConsumerSeen, memory: Memory) -> Do:
         data = {"added": added_filters(self.target, seen), "continues": seen.journal.name if seen.journal else ""}
         config = encode(seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
-    def _searches(self, seen: Seen) -> tuple[NextMessage, ...]:
+    def _searches(self, seen: ConsumerSeen) -> tuple[NextMessage, ...]:
         """What to look for: stored matches of filters that the consumer (or, by now, its hold) does not know."""
         added = added_filters(self.target, seen)
         return tuple(NextMessage(self.key.stream_key, one, self.target.declared_start) for one in added)
@@ -189,7 +189,7 @@ class RecreateConsumer:
     def _earliest(self, start: int, searches: tuple[NextMessage, ...], facts: Mapping[Read, Fact]) -> int:
         return min((start, *(answer.seq for one in searches if isinstance(answer := facts[one], Message))))
 
-    def _create_hold(self, seen: Seen, start: int, memory: Memory) -> Do:
+    def _create_hold(self, seen: ConsumerSeen, start: int, memory: Memory) -> Do:
         filters = _widest({*seen.filters, *self.target.filters})
         config: dict[str, Any] = {
             "name": self.hold.name,
@@ -204,7 +204,7 @@ class RecreateConsumer:
         held = encode_paused(config, journal, self.target.marker.owner, seen.time + _FAR)
         return Do(CreateConsumer(self.hold, held), f"create a hold at {start}", memory)
 
-    def _start(self, hold: Seen) -> int:
+    def _start(self, hold: ConsumerSeen) -> int:
         return int(hold.config.get("opt_start_seq") or 0)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.model.identity import Key
 from reconciler.procedures import arrival
-from reconciler.procedures.consumer import ConsumerTarget, Seen
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory
 from reconciler.procedures.requests import ConsumerInfo, CreateConsumer, Fact, Read, StreamInfo
@@ -57,7 +57,7 @@ class RestoreConsumer:
         fact = observation.facts[info]
         if not isinstance(fact, dict):
             return self._create(observation.facts, observation.now, memory)
-        seen = Seen(fact)
+        seen = ConsumerSeen(fact)
         if seen.journal and seen.journal.name == NAME:
             return arrival.in_place(self.target, seen, memory) or arrival.finish(self.target, seen, memory)
         if seen.marker.owner == self.target.marker.owner:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.procedures import filter_add, recreate_consumer, restore_consumer
-from reconciler.procedures.consumer import ConsumerTarget, Seen, immutable_differences
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, immutable_differences
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.recreate_consumer import RecreateConsumer
@@ -21,7 +21,7 @@ def resume(target: ConsumerTarget, info: Mapping[str, Any]) -> Procedure | None:
 
     A hold without its consumer needs no journal of the latter: that is always `RecreateConsumer`.
     """
-    seen = Seen(dict(info))
+    seen = ConsumerSeen(dict(info))
     name = seen.journal.name if seen.journal else ""
     if name == restore_consumer.NAME:
         return RestoreConsumer(target, floor=int(seen.data.get("start", 1)) - 1)

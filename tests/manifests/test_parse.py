@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import InvalidInput, Problem, ReconcilerError
-from reconciler.manifests import parse, pool
+from reconciler.manifests import parse, processes
 from reconciler.manifests.document import Document, Text
 from reconciler.manifests.parse import Loaded, Parser
 from reconciler.manifests.source import SourceFile, collect
@@ -292,7 +292,7 @@ def test_standard_input_is_parsed_like_a_file() -> None:
 
 def test_texts_are_compiled_in_order() -> None:
     texts = [Text("f", b"a: %d\n" % number) for number in range(3)]
-    outcomes = pool.compile_here(pool.Compiler(getattr, lambda _result: 0, "value"), texts)
+    outcomes = processes.compile_here(processes.Compiler(getattr, lambda _result: 0, "value"), texts)
     assert [outcome.results for outcome in outcomes] == [({"a": 0},), ({"a": 1},), ({"a": 2},)]
 
 

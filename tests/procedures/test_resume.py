@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from reconciler.errors import ApiError
-from reconciler.procedures.consumer import Seen, immutable_differences
+from reconciler.procedures.consumer import ConsumerSeen, immutable_differences
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.machine import Abort, Done, Procedure
 from reconciler.procedures.recreate_consumer import RecreateConsumer, held_consumer, hold_key
@@ -67,7 +67,7 @@ def test_whatever_is_half_done_is_finished_towards_the_target_of_today(
     assert finisher is not None
     assert isinstance(run(finisher, world.server, between=world.living(*["rush"] * 40)).end, Done)
     if kind is RestoreConsumer:  # has no opinion on filters: what is new by now is a change of its own
-        live = Seen(world.info())
+        live = ConsumerSeen(world.info())
         follow = RecreateConsumer if immutable_differences(live.config, target) else FilterAdd
         assert isinstance(run(follow(target), world.server).end, Done)
     world.assert_tidy(target)
@@ -93,7 +93,7 @@ def test_a_takeover_that_is_refused_leaves_the_first_journal_s_knowledge() -> No
     world.server.veto = refuse
     takeover = RecreateConsumer(world.target("s.a", "s.b", **CHANGE))
     assert isinstance(run(takeover, world.server).end, Abort)
-    left = Seen(world.info())
+    left = ConsumerSeen(world.info())
     assert left.journal is not None
     assert left.data["added"] == ["s.b"]
 
