@@ -76,7 +76,7 @@ def _tell_of_changes(session: Session, plan: Plan, *, yes: bool, json: bool) -> 
 def _would_write(plan: Plan, options: ApplyOptions) -> bool:
     """Whether there is anything to ask about and to take the lease for; without the lease nothing can be written."""
     possible = any(change.action is not Action.BLOCKED for change in plan.changes)
-    return possible and not plan.refused and (options.continue_ or not plan.blocked)
+    return possible and not plan.refused and (options.continue_ or not plan.in_the_way)
 
 
 def _finish(session: Session, applied: Applied, *, json: bool) -> ExitCode:

@@ -52,6 +52,7 @@ class Executor:
         self._procedures: dict[Key, asyncio.Task[None]] = {}
         self._stopped: ReconcilerError | None = None
         self._offline: NotSent | None = None
+        self._look_at = 0.0
 
     async def execute(self, waves: Waves) -> tuple[Outcome, ...]:
         """An outcome for every change."""
@@ -105,11 +106,15 @@ class Executor:
         """One try. None when the attempt has ended, else the seconds until the next try."""
         if self._held_back(attempt):
             return None
-        attempt.started = attempt.started or self._ports.clock.monotonic()
+        now = self._ports.clock.monotonic()
+        if self._offline is not None and now < self._look_at:
+            return self._look_at - now  # one of the many that wait looks for all
+        attempt.started = attempt.started or now
         try:
+            self._ports.lease.check()
             await self._requests.advance(attempt)
         except NotSent as error:
-            self._offline = error
+            self._offline, self._look_at = error, now + _LOOK
             return _LOOK
         except NatsError as error:
             return self._failed(attempt, error)

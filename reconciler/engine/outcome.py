@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from reconciler.errors import AccessDenied, NoResponders, NotSent, ReconcilerError, Unreachable
-from reconciler.plan.change import Action, Change
+from reconciler.plan.change import Change
 
 _OUT_OF_REACH = (AccessDenied, NoResponders, NotSent, Unreachable)
 
@@ -72,14 +72,15 @@ class Outcome:
 
 def verdict(outcomes: Collection[Outcome]) -> Verdict:
     """In place, partly, refused (all there was to do is blocked), out of reach, or failed otherwise."""
-    trouble = [outcome for outcome in outcomes if outcome.result is not Result.APPLIED]
+    judged = [outcome for outcome in outcomes if not outcome.change.suspended]
+    trouble = [outcome for outcome in judged if outcome.result is not Result.APPLIED]
     if not trouble:
         return Verdict.IN_PLACE
-    if len(trouble) < len(outcomes):
+    if len(trouble) < len(judged):
         return Verdict.PARTLY
-    if all(outcome.change.action is Action.BLOCKED for outcome in trouble):
-        return Verdict.REFUSED
     tried = [outcome for outcome in trouble if outcome.result is not Result.SKIPPED]
-    if tried and all(isinstance(outcome.end.cause, _OUT_OF_REACH) for outcome in tried):
+    if not tried:
+        return Verdict.REFUSED  # everything was blocked, or waits for what is
+    if all(isinstance(outcome.end.cause, _OUT_OF_REACH) for outcome in tried):
         return Verdict.DENIED
     return Verdict.FAILED

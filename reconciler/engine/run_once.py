@@ -128,9 +128,9 @@ def _unverified(plan: Plan, run: _Run, error: ReconcilerError) -> Applied:
 
 def _refused_by_blocks(plan: Plan, options: ApplyOptions) -> tuple[Reason, ...]:
     """Why a one-shot apply does not even begin."""
-    if not plan.blocked or (options.continue_ and len(plan.blocked) < len(plan.changes)):
+    if not plan.in_the_way or (options.continue_ and len(plan.blocked) < len(plan.changes)):
         return ()
-    blocks = ((change.key, reason) for change in plan.blocked for reason in change.reasons)
+    blocks = ((change.key, reason) for change in plan.in_the_way for reason in change.reasons)
     return tuple(replace(reason, message=f"{key}: {reason.message}") for key, reason in blocks)
 
 

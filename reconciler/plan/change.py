@@ -98,6 +98,11 @@ class Change:
         return replace(self, action=Action.BLOCKED, reasons=reasons, wanted=self.wanted or self.action, machine=None)
 
     @property
+    def suspended(self) -> bool:
+        """Left alone because its manifest says so: that is in nobody's way."""
+        return self.action is Action.BLOCKED and all(reason.code == "suspended" for reason in self.reasons)
+
+    @property
     def procedure(self) -> Description | None:
         """The procedure as the plan shows it."""
         return self.machine.describe() if self.machine else None
@@ -167,3 +172,8 @@ class Plan:
     def blocked(self) -> tuple[Change, ...]:
         """The changes that may not be done."""
         return tuple(change for change in self.changes if change.action is Action.BLOCKED)
+
+    @property
+    def in_the_way(self) -> tuple[Change, ...]:
+        """The blocked changes that a one-shot apply does not begin with; suspended ones are as somebody wants them."""
+        return tuple(change for change in self.blocked if not change.suspended)

@@ -20,7 +20,7 @@ Anything that did not answer is blocked `unknown`: silence is never absence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from reconciler.model.common import State
@@ -36,6 +36,7 @@ from reconciler.plan.difference import Difference, compare, with_marker, within_
 from reconciler.plan.machines import consumer_machine, continuation, journal_of, pause_differs, resumed_creation
 from reconciler.plan.scene import Scene, Seen
 
+_NAMED = 5
 _ADOPT = 'take it over with --adopt or the annotation `reconciler/adopt: "true"`'
 
 
@@ -99,8 +100,8 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
     if isinstance(seen, LiveConsumer) and seen.server_made:
         return blocked(key, Cause.MANIFEST, (Reason("server-made", "the server keeps this consumer for a source or mirror"),))
     if seen.owner and seen.owner != scene.rules.owner:
-        way_out = f"let {seen.owner} give it up (remove its marker), then adopt it"
-        return blocked(key, Cause.MANIFEST, (Reason("other-owner", f"it belongs to {seen.owner}", way_out),))
+        way_out = f"let {seen.owner!r} give it up (remove its marker), then adopt it"
+        return blocked(key, Cause.MANIFEST, (Reason("other-owner", f"it belongs to {seen.owner!r}", way_out),))
     special = seen.special or bool(declared.intent.ignore or declared.intent.pause_until) or _held(scene, key)
     if not special and seen.digest == declared.digest and seen.owner and key.stream_key not in scene.limited_streams:
         return None
@@ -197,10 +198,8 @@ def _recreate_stream(scene: Scene, seen: LiveStream, change: Change, fixed: tupl
     unknown = scene.live.why_unknown(change.key)
     if unknown:
         return change.blocked(_not_seen(unknown))
-    if scene.allows(losses.DATA_LOSS, change.key):
-        return change
-    reasons = tuple(losses.deleting_stream(scene, change.key, seen))
-    return change.blocked(*reasons) if reasons else change
+    change = replace(change, notes=tuple(_goes_with(scene, change.key)))
+    return _unless_allowed(scene, change, losses.deleting_stream(scene, change.key, seen))
 
 
 def _consumer_change(scene: Scene, difference: Difference, seen: LiveConsumer, change: Change) -> Change:
@@ -229,13 +228,29 @@ def delete(scene: Scene, key: Key, seen: Seen, cause: Cause) -> Change:
         return change.blocked(_not_seen(unknown))
     if not scene.ours(key, seen):
         if seen.owner:
-            return change.blocked(Reason("other-owner", f"it belongs to {seen.owner}", "ask that owner to remove it"))
+            return change.blocked(Reason("other-owner", f"it belongs to {seen.owner!r}", "ask that owner to remove it"))
         if not (scene.rules.adopt or (declared and declared.intent.adopt)):
             return change.blocked(Reason("not-owned", "it carries no marker of ours", _ADOPT))
     if declared and declared.intent.prevent_delete:
         return change.blocked(Reason("prevented", "preventDelete is set in its manifest", "remove preventDelete"))
-    found = (
-        losses.deleting_stream(scene, key, seen) if isinstance(seen, LiveStream) else losses.deleting_consumer(scene, key, seen)
-    )
-    reasons = () if scene.allows(losses.DATA_LOSS, key) else tuple(found)
+    if isinstance(seen, LiveStream):
+        change = replace(change, notes=tuple(_goes_with(scene, key)))
+        return _unless_allowed(scene, change, losses.deleting_stream(scene, key, seen))
+    return _unless_allowed(scene, change, losses.deleting_consumer(scene, key, seen))
+
+
+def _unless_allowed(scene: Scene, change: Change, found: Iterable[Reason]) -> Change:
+    """Blocked by what would be lost; where that is allowed, the plan still says what it is."""
+    reasons = tuple(found)
+    if scene.allows(losses.DATA_LOSS, change.key):
+        return replace(change, notes=(*change.notes, *(f"allowed: {reason.message}" for reason in reasons)))
     return change.blocked(*reasons) if reasons else change
+
+
+def _goes_with(scene: Scene, stream: Key) -> Iterator[str]:
+    """Consumers have no life of their own: the server deletes them with their stream."""
+    names = sorted(name for name, consumer in scene.live.consumers_of(stream).items() if not consumer.server_made)
+    if names:
+        yield f"its consumers go with it: {', '.join(names[:_NAMED])}" + (
+            f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
+        )

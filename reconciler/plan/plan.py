@@ -33,6 +33,7 @@ def plan(desired: Desired, live: Live, rules: Rules, memory: Memory = NO_MEMORY)
     found = _remade(scene, found)
     differing = len(found)
     found += _removed(scene)
+    found += _pools(scene)
     wanted = [change for change in found if permits(rules.policy, change)]
     notes = tuple(_notes(scene, found))
     changes = limits.within(scene, _targeted(rules, moves.resolve(scene, linked(scene, _folded(wanted)))))
@@ -95,7 +96,7 @@ def _removed(scene: Scene) -> Iterator[Change]:
     declared_streams = {key.stream_key for key in scene.desired.resources if key.is_stream}
     for key, stream in scene.live.streams.items():
         if stream.owner == scene.rules.owner and key not in declared_streams:
-            yield delete(scene, key.resource_key, stream, Cause.PRUNE)
+            yield _protected(scene, delete(scene, key.resource_key, stream, Cause.PRUNE))
     for stream_key, consumers in scene.live.consumers.items():
         declared = scene.desired.consumers.get(stream_key, {})
         for name, consumer in consumers.items():
@@ -118,11 +119,27 @@ def _held_back(scene: Scene, consumer: str) -> bool:
 def _protected(scene: Scene, change: Change) -> Change:
     if change.action is not Action.DELETE or not scene.desired.governance.protect_names:
         return change
+    if change.key.is_stream and not _has_ours(scene, change.key):
+        return change
     if scene.rules.allows("delete", change.key):
         return change
     way_out = f"remove it by a tombstone (`state: absent`), or allow it: `--allow delete={change.key}`"
     reason = Reason("protected-name", "the policy protects consumer names", way_out)
     return change.blocked(reason)
+
+
+def _pools(scene: Scene) -> Iterator[Change]:
+    """Worker pools are checked, but not reconciled yet: that must not look like done."""
+    for pool in scene.desired.pools.values():
+        reason = Reason(
+            "unsupported", "worker pools are validated, but this version does not reconcile them", "declare Consumers"
+        )
+        yield Change(key=pool.key, action=Action.BLOCKED, cause=Cause.MISSING, reasons=(reason,), wanted=Action.CREATE)
+
+
+def _has_ours(scene: Scene, stream: Key) -> bool:
+    """Whether consumers of ours would go with a stream."""
+    return any(consumer.owner == scene.rules.owner for consumer in scene.live.consumers_of(stream).values())
 
 
 def _folded(changes: Iterable[Change]) -> list[Change]:
@@ -169,11 +186,14 @@ def _whole(rules: Rules, change: Change) -> Change:
 
 def _notes(scene: Scene, found: list[Change]) -> Iterator[str]:
     left = [change for change in found if not permits(scene.rules.policy, change)]
-    pruned = sorted(str(change.key) for change in left if change.cause is Cause.PRUNE)
+    going = {change.key.stream_key for change in found if change.key.is_stream and change.action is Action.DELETE} - {
+        change.key.stream_key for change in left
+    }
+    pruned = sorted(str(c.key) for c in left if c.cause is Cause.PRUNE and c.key.stream_key not in going)
     if pruned:
         shown = ", ".join(pruned[:3]) + (f" and {len(pruned) - 3} more" if len(pruned) > 3 else "")  # noqa: PLR2004
         yield f"{len(pruned)} owned but no longer declared ({shown}); `--prune` would delete them"
-    others = len(left) - len(pruned)
+    others = sum(change.cause is not Cause.PRUNE for change in left)
     if others:
         yield f"policy {scene.rules.policy} leaves {others} differences as they are"
     for pool, reason in scene.desired.held_back.items():

@@ -58,7 +58,7 @@ class FilterAdd:
         return Description(
             NAME,
             ("pause and drain", "reset to the first stored match", "update the filters", "resume"),
-            point_of_no_return="the reset: what was delivered after the first stored match is delivered again",
+            point_of_no_return="the reset: from there on it delivers from the first stored match",
             expected_duplicates=self.target.expected_duplicates,
         )
 

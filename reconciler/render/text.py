@@ -100,7 +100,7 @@ def _where(plan: Plan) -> str:
 
 def _unchanged(plan: Plan) -> str:
     as_declared = f"{plan.unchanged} resource{' is' if plan.unchanged == 1 else 's are'} as declared."
-    return as_declared if plan.changes else f"Nothing to do: {as_declared}"
+    return as_declared if plan.changes or plan.refused else f"Nothing to do: {as_declared}"
 
 
 def _indented(text: str, style: str = "", extra: int = 0) -> Text:

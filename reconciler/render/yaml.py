@@ -5,6 +5,7 @@ Invariant: keys come in the order of the field tables, values in canonical units
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,15 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - as PyYAML has it
         return True
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    """Plain, unless a strict reader would take it for something else than text."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if _AMBIGUOUS.fullmatch(value) else None)
+
+
+_AMBIGUOUS = re.compile(r"[yYnN=]|[+-]?\.?\d[\d_.eE+:-]*")
+_Dumper.add_representer(str, _text)
 
 
 def resource(key: Key, spec: Mapping[str, Any]) -> dict[str, Any]:

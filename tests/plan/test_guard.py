@@ -243,3 +243,33 @@ def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
     hold["metadata"] = Marker(owner="default", journal=journal).to_metadata()  # type: ignore[assignment]  # JSON
     change = _one(plan(desired(orders, gone), live(stream_info(marked(orders)), consumer_info("ORDERS", hold)), Rules()))
     assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)
+
+
+def test_a_stream_takes_protected_consumers_with_it_only_by_name() -> None:
+    others, orders, own = [stream(f"K{number}") for number in range(9)], stream("ORDERS"), consumer("ORDERS", "billing")
+    infos = [stream_info(marked(one)) for one in (*others, orders)]
+    state = live(*infos, consumer_info("ORDERS", marked(own)))
+    governed = desired(*others, governance=Governance(protect_names=True))
+    kept = plan(governed, state, SYNC)
+    assert {str(change.key): change.reasons[0].code for change in kept.changes} == {
+        "Consumer/ORDERS/billing": "protected-name",
+        "Stream/ORDERS": "protected-name",
+    }
+    assert _one(plan(governed, state, _allow("delete", "Stream/ORDERS"))).action is Action.DELETE
+
+
+def test_what_is_lost_stays_in_the_plan_after_it_was_allowed() -> None:
+    gone, own = stream("ORDERS", {}, Intent(state=State.ABSENT)), stream("ORDERS")
+    full = live(stream_info(marked(own), messages=3), consumer_info("ORDERS", consumer("ORDERS", "theirs").config))
+    change = _one(plan(desired(gone), full, _allow("data-loss", "Stream/ORDERS")))
+    assert change.notes == (
+        "its consumers go with it: theirs",
+        "allowed: the stream holds 3 messages",
+        "allowed: others hang on it: consumer theirs",
+    )
+
+
+def test_what_is_suspended_is_in_nobodys_way() -> None:
+    left, other = stream("ORDERS", {"maxMsgs": 5}, Intent(suspend=True)), stream("OTHER")
+    result = plan(desired(left, other), live(stream_info(marked(stream("ORDERS")))), Rules())
+    assert (len(result.blocked), result.in_the_way) == (1, ())
