@@ -33,15 +33,23 @@ from reconciler.model.normal import Config, canonical
 from reconciler.plan import diff, losses, mutability
 from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.difference import Difference, compare, with_marker, within_limits
+from reconciler.plan.display import in_short
 from reconciler.plan.machines import consumer_machine, continuation, journal_of, pause_differs, resumed_creation
 from reconciler.plan.scene import Scene, Seen
 
-_NAMED = 5
 _ADOPT = 'take it over with --adopt or the annotation `reconciler/adopt: "true"`'
 
 
 def decide(scene: Scene, declared: Declared) -> Change | None:
     """The change for one declared resource, or None when it is as declared."""
+    change = _decide(scene, declared)
+    if change is None or not declared.intent.suspend or change.action is Action.BLOCKED or _half_done(scene, declared.key):
+        return change
+    reason = Reason("suspended", "it differs, and the manifest suspends it", "remove the annotation reconciler/suspend")
+    return change.blocked(reason)
+
+
+def _decide(scene: Scene, declared: Declared) -> Change | None:
     key, seen = declared.key, scene.seen(declared.key)
     unknown = scene.live.why_unknown(key)
     if unknown and seen is None:
@@ -113,15 +121,16 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
         return continuation(scene, journal, seen, _outline(scene, difference, Action.UPDATE))
     if not difference.names and seen.owner and not pause_differs(scene, difference):
         return None
-    change = _change(scene, difference, Action.UPDATE)
-    if declared.intent.suspend:
-        reason = Reason("suspended", "it differs, and the manifest suspends it", "remove the annotation reconciler/suspend")
-        return change.blocked(reason)
-    return change
+    return _change(scene, difference, Action.UPDATE)
 
 
 def _held(scene: Scene, key: Key) -> bool:
     return key.kind == "Consumer" and journal_of(scene, key, None) is not None
+
+
+def _half_done(scene: Scene, key: Key) -> bool:
+    """A procedure under way goes on, suspended or not: it would leave a paused consumer behind."""
+    return key.kind == "Consumer" and journal_of(scene, key, scene.live.consumer(key)) is not None
 
 
 def _adopt(scene: Scene, difference: Difference) -> Change:
@@ -251,6 +260,4 @@ def _goes_with(scene: Scene, stream: Key) -> Iterator[str]:
     """Consumers have no life of their own: the server deletes them with their stream."""
     names = sorted(name for name, consumer in scene.live.consumers_of(stream).items() if not consumer.server_made)
     if names:
-        yield f"its consumers go with it: {', '.join(names[:_NAMED])}" + (
-            f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
-        )
+        yield f"its consumers go with it: {in_short(names)}"

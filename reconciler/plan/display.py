@@ -64,3 +64,9 @@ def yaml_spec(kind: str, normal: Mapping[str, Any]) -> dict[str, Any]:
         else:
             spec[yaml_path(model, wire_name)] = yaml_value(model, wire_name, value)
     return spec
+
+
+def in_short(names: list[str], most: int = 5) -> str:
+    """The first few of many names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

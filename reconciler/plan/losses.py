@@ -15,7 +15,7 @@ from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.normal import canonical
 from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Reason
-from reconciler.plan.display import yaml_path
+from reconciler.plan.display import in_short, yaml_path
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import delivered_by
 from reconciler.procedures.requests import Absent, NextMessage
@@ -58,7 +58,7 @@ def deleting_stream(scene: Scene, key: Key, stream: LiveStream) -> Iterator[Reas
     yield from cut_off(scene, key, stream, {})
     hanging = sorted(_dependants(scene, key.stream_key))
     if hanging:
-        shown = ", ".join(hanging[:5]) + (f" and {len(hanging) - 5} more" if len(hanging) > 5 else "")  # noqa: PLR2004
+        shown = in_short(hanging)
         yield _loss(key, f"others hang on it: {shown}")
 
 

@@ -16,6 +16,7 @@ from reconciler.model.live import Live, LiveConsumer
 from reconciler.plan import guard, limits, moves
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules
 from reconciler.plan.decide import create, decide, delete
+from reconciler.plan.display import in_short
 from reconciler.plan.fingerprint import fingerprint
 from reconciler.plan.handovers import linked
 from reconciler.plan.machines import is_hold
@@ -191,8 +192,7 @@ def _notes(scene: Scene, found: list[Change]) -> Iterator[str]:
     }
     pruned = sorted(str(c.key) for c in left if c.cause is Cause.PRUNE and c.key.stream_key not in going)
     if pruned:
-        shown = ", ".join(pruned[:3]) + (f" and {len(pruned) - 3} more" if len(pruned) > 3 else "")  # noqa: PLR2004
-        yield f"{len(pruned)} owned but no longer declared ({shown}); `--prune` would delete them"
+        yield f"{len(pruned)} owned but no longer declared ({in_short(pruned, 3)}); `--prune` would delete them"
     others = sum(change.cause is not Cause.PRUNE for change in left)
     if others:
         yield f"policy {scene.rules.policy} leaves {others} differences as they are"

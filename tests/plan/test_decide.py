@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
+from reconciler.model.live import Live
 from reconciler.plan.change import Action, Cause, Change, Memory, Plan, Rules
 from reconciler.plan.plan import plan
 from tests.support.build import consumer, consumer_info, desired, live, marked, stream, stream_info
@@ -123,6 +126,19 @@ def test_suspended_differences_are_shown_and_blocked() -> None:
     assert plan(desired(suspended), live(_live_orders()), RULES).changes == ()
     change = _only(plan(desired(suspended), live(_live_orders(max_msgs=5)), RULES))
     assert change.reasons[0].code == "suspended"
+
+
+@pytest.mark.parametrize(
+    ("intent", "state", "rules"),
+    [
+        (Intent(suspend=True), live(), RULES),
+        (Intent(suspend=True, state=State.ABSENT), live(_live_orders()), RULES),
+        (Intent(suspend=True), live(stream_info(ORDERS.config)), Rules(adopt=True)),
+    ],
+)
+def test_what_is_suspended_is_neither_created_nor_deleted_nor_adopted(intent: Intent, state: Live, rules: Rules) -> None:
+    suspended = stream("ORDERS", {"subjects": ["orders.>"], "maxAge": "7d"}, intent)
+    assert _only(plan(desired(suspended), state, rules)).reasons[0].code == "suspended"
 
 
 def test_ignored_fields_are_left_to_others_and_survive_our_update() -> None:
