@@ -94,7 +94,8 @@ class Executor:
         """Ends an attempt that must not be made."""
         if self._stopped is not None or self._ports.clock.monotonic() >= self._deadline:
             cause = attempt.silence or self._stopped
-            said = str(cause or ("the server was not connected" if self._offline else "the time was over before its turn came"))
+            away = "the server is not connected: apply again when it is back" if self._offline else ""
+            said = "; ".join(filter(None, (str(cause or ""), away))) or "the time was over before its turn came"
             self._end(attempt, End(Result.UNFINISHED, said, cause or self._offline))
         elif reason := self._failures.hold_back(attempt.change):
             self._end(attempt, End(Result.SKIPPED, reason))
