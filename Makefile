@@ -26,8 +26,8 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## Start NATS, apply the example manifests, show the status, keep running
-	@$(BIN)/python tools/run_demo.py
+run: setup ## Start NATS and keep the example manifests applied there, until Ctrl-C
+	@$(BIN)/reconciler run -f manifests --env dev --embedded
 
 test: setup ## All tests, on the newest nats-server and 2.14
 	$(PYTEST)

@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import pytest_asyncio
+import structlog
 
 from tests.support.binaries import versions_under_test
 from tests.support.clusters import Cluster
@@ -20,6 +21,13 @@ from tests.support.wire import Wire
 # How long an example takes says nothing on a machine that runs servers beside it.
 hypothesis.settings.register_profile("beside-servers", deadline=None)
 hypothesis.settings.load_profile("beside-servers")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """What a test makes of logging is its own affair."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -25,7 +25,9 @@ def test_every_measure_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [list(line)[: len(KEYS)] for line in lines] == [KEYS] * len(lines)
-    subjects = ("loading", "no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory", "creating", "listing")
+    passes = ["no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory"]
+    daemons = ["daemon latency", "daemon pass", "daemon memory", "daemon churn"]
+    subjects = ["loading", *passes, "creating", "listing", "API audit", *daemons]
     assert [name for name in subjects if not any(line["measure"].startswith(name) for line in lines)] == []
     assert list(tmp_path.iterdir()) == []
 
@@ -33,6 +35,6 @@ def test_every_measure_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
 def test_a_limit_that_does_not_hold_fails_the_run(ok: bool, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Measure(measure="something", value=2.0, unit="s", limit=1.0, ok=ok)
-    monkeypatch.setattr(bench, "_all", lambda _sizes, _scratch: iter([found]))
+    monkeypatch.setattr(bench, "_all", lambda *_: iter([found]))
     monkeypatch.delenv("QUICK", raising=False)
     assert bench.main() == code

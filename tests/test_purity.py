@@ -88,6 +88,8 @@ def _impurity(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Import(names=names):
             yield from (f"imports {alias.name}" for alias in names if _impure(alias.name))
+        case ast.ImportFrom(module="sys", names=[ast.alias(name="intern")]):
+            return  # a text for a text that is equal
         case ast.ImportFrom(module=str(module), level=0) if _impure(module):
             yield f"imports {module}"
         case ast.Attribute(value=ast.Name() | ast.Attribute(), attr=name) if name in CLOCK_READS and _is_clock(node.value):

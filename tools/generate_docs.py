@@ -17,6 +17,7 @@ from reconciler.cli.app import app
 from reconciler.cli.commands import COMMANDS
 from reconciler.cli.exitcodes import MEANINGS
 from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
+from reconciler.observe.metrics import Metrics
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- Written by tools/generate_docs.py (`make docs`); changes made here are lost. -->"
@@ -24,7 +25,8 @@ NOTICE = "<!-- Written by tools/generate_docs.py (`make docs`); changes made her
 
 def main() -> int:
     """Write the pages, or with --check say which are out of date."""
-    pages = {DOCS / "fields.md": _page(_fields_page()), DOCS / "cli.md": _page(_cli_page())}
+    made = {"fields": _fields_page, "cli": _cli_page, "metrics": _metrics_page}
+    pages = {DOCS / f"{name}.md": _page(lines()) for name, lines in made.items()}
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")
@@ -58,6 +60,24 @@ def _fields_page() -> Iterator[str]:
             described.add(inner)
             yield from ("", f"### {path}", "", _summary(inner), "")
             yield from _table(inner)
+
+
+def _metrics_page() -> Iterator[str]:
+    yield "# Metrics"
+    yield ""
+    yield "What `GET /metrics` of a [daemon](daemon.md) has, each combination of labels from the start. None is per resource:"
+    yield "that is what `/status` is for."
+    yield ""
+    yield "| metric | type | labels | |"
+    yield "|---|---|---|---|"
+    for family in Metrics().registry.collect():
+        if family.name.startswith("reconciler_process_"):
+            continue
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+        yield f"| `{name}` | {family.type} | {', '.join(labels)} | {family.documentation} |"
+    yield ""
+    yield "Memory, CPU, file descriptors and start time of the process are there as `reconciler_process_*`."
 
 
 def _table(model: type[BaseModel]) -> Iterator[str]:

@@ -34,6 +34,11 @@ def run(session: Session, work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(_terminable(work))
 
 
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Runs what obeys signals by itself, and has its own log."""
+    return asyncio.run(work)
+
+
 async def _terminable(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -3,71 +3,112 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from reconciler.cli import connecting
+from reconciler.cli.daemon_client import DaemonClient, DaemonFlags
 from reconciler.cli.duration import seconds
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import SourceFlags, TextOrJson
+from reconciler.cli.flags import SourceFlags
 from reconciler.cli.loading import load
 from reconciler.cli.options import flattened
 from reconciler.cli.session import Session, session_of
+from reconciler.cli.watching import Manner, Sight, look
 from reconciler.engine import make_plan
-from reconciler.errors import AccessDenied
+from reconciler.errors import AccessDenied, UsageError
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.lease import KvLease
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.model.wanted import EVERYTHING
 from reconciler.plan.change import Plan, Rules
-from reconciler.render.status import SETTLED, View, remembered, status_document, status_lines, statuses
+from reconciler.render.status import View, remembered, status_document, statuses
+from reconciler.render.status_text import daemon_lines, status_lines
 
 app = typer.Typer(add_completion=False)
-POLL_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Manner:
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print whenever something has changed")] = False
-    wait: Annotated[bool, typer.Option("--wait", help="Return when all is in place; exit with 1 when that takes too long")] = (
-        False
-    )
-    timeout: Annotated[str, typer.Option(metavar="D", help="How long --wait waits")] = "5m"
-    format_: TextOrJson = "text"
 
 
 @app.command()
 @flattened
-def status(ctx: typer.Context, source: SourceFlags, manner: _Manner) -> ExitCode:
-    """Show the state of every resource, read from NATS.
+def status(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags, manner: Manner) -> ExitCode:
+    """Show the state of every resource, read from NATS or from a running daemon.
 
-    Without manifests: of everything that carries our marker, compared with what was last applied.
+    Without manifests and daemon: of everything that carries our marker, compared with what was last applied.
     """
     session = session_of(ctx)
     limit = seconds("--timeout", manner.timeout)
+    if _asks_daemon(ctx, source, daemon):
+        client = daemon.client()
+        return connecting.run(session, look(session, lambda: _told(client), manner, limit))
     desired = load(session, source).desired if source.files else None
     if desired is None:
         owner = session.owner(environment=source.env or "")
     else:
         owner = session.owner(desired.governance.owner, desired.environment)
-    return connecting.run(session, _status(session, _Question(desired, owner), manner, limit))
+    return connecting.run(session, _read(session, _Question(session, desired, owner), manner, limit))
+
+
+def _asks_daemon(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags) -> bool:
+    """Whether a daemon is asked; what is said on the command line counts more than what is set in the environment."""
+    if daemon.daemon is None:
+        return False
+    files, url = (_is_flag(ctx, name) for name in ("files", "daemon"))
+    if files and url:
+        msg = "a daemon has manifests of its own: give either --daemon or -f"
+        raise UsageError(msg)
+    return url or not (files and source.files)
+
+
+def _is_flag(ctx: typer.Context, name: str) -> bool:
+    origin = ctx.get_parameter_source(name)
+    return origin is not None and origin.name == "COMMANDLINE"
+
+
+async def _told(client: DaemonClient) -> Sight:
+    """What the daemon says."""
+    document = await asyncio.to_thread(client.status)
+
+    def lines() -> list[Text]:
+        now = time.time_ns()
+        return [*daemon_lines(document, now), *status_lines(document, now)]
+
+    return Sight(document, lines)
+
+
+async def _read(session: Session, question: _Question, manner: Manner, limit: float) -> ExitCode:
+    """What NATS shows."""
+    async with connecting.connected(session, question.desired) as apis:
+        return await look(session, lambda: question.answer(apis), manner, limit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
     """Whose resources are looked at, and what they should be."""
 
+    session: Session
     desired: Desired | None
     owner: str
 
-    async def answer(self, apis: DomainApis) -> View:
+    async def answer(self, apis: DomainApis) -> Sight:
         """What is live now."""
+        view = await self._view(apis)
+        document = status_document(view, await _leader(apis, self.owner))
+
+        def lines() -> list[Text]:
+            writer = Text(f"Writer: {document['leader'] or 'nobody holds the lease'}", style="dim")
+            for line in _elsewhere(view):
+                self.session.terminal.say(line)
+            return [writer, Text(), *status_lines(document, time.time_ns())]
+
+        return Sight(document, lines)
+
+    async def _view(self, apis: DomainApis) -> View:
         reader, rules = JetStreamReader(apis), Rules(owner=self.owner, policy="sync")
         if self.desired is None:
             live = await reader.snapshot(EVERYTHING)
@@ -77,39 +118,10 @@ class _Question:
         return View(statuses(self.desired, planned.live, planned.plan), planned.live, planned.plan, self.desired.revision)
 
 
-async def _status(session: Session, question: _Question, manner: _Manner, limit: float) -> ExitCode:
-    """Looks once, or again and again; --wait alone prints only its last look."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + limit
-    shown = None
-    async with connecting.connected(session, question.desired) as apis:
-        while True:
-            with session.terminal.working("looking at JetStream"):
-                view = await question.answer(apis)
-            settled = all(one.condition in SETTLED for one in view.found)
-            late = clock() + POLL_SECONDS > deadline
-            done = settled or late if manner.wait else not manner.watch
-            if view.found != shown and (done or manner.watch):
-                _show(session, view, await _leader(apis, question.owner), manner.format_)
-                shown = view.found
-            if done:
-                return ExitCode.FAILED if manner.wait and not settled else ExitCode.OK
-            await asyncio.sleep(POLL_SECONDS)
-
-
-def _show(session: Session, view: View, leader: str | None, how: str) -> None:
-    if how == "json":
-        session.terminal.json(status_document(view, leader))
-        return
-    session.terminal.lines([Text(f"Writer: {leader or 'nobody holds the lease'}", style="dim"), Text()])
-    session.terminal.lines(status_lines(view.found))
-    if not view.found:
-        for line in _elsewhere(view):
-            session.terminal.say(line)
-
-
 def _elsewhere(view: View) -> Iterator[str]:
     """Where the resources are that somebody may have looked for."""
+    if view.found:
+        return
     consumers = (consumer for named in view.live.consumers.values() for consumer in named.values())
     owners = Counter(seen.owner for seen in (*view.live.streams.values(), *consumers) if seen.owner)
     for owner, count in sorted(owners.items()):

@@ -27,36 +27,47 @@ progress lines hang there. `lease.check()` is called before every write; taking 
 The engine is the only place where rooms meet: it knows `plan`, `procedures` and the Protocols of `ports`, not NATS.
 """
 
+from reconciler.engine.assembly import make_state, tracked_ports
+from reconciler.engine.daemon import Daemon, Neighbours
+from reconciler.engine.declared import Manifests
 from reconciler.engine.memory import forget, remember
 from reconciler.engine.outcome import End, Outcome, Result, Verdict
 from reconciler.engine.planning import Planned, make_plan, wanted_by
 from reconciler.engine.ports import Clock, Lease, LiveReader, LiveWriter, Observer, Ports
 from reconciler.engine.run_once import Applied, ApplyOptions, apply_plan
 from reconciler.engine.saved import SavedPlan, load_saved, replan, save
+from reconciler.engine.state import DaemonOptions, State
 from reconciler.jetstream.clock import SystemClock
 
 __all__ = [
     "Applied",
     "ApplyOptions",
     "Clock",
+    "Daemon",
+    "DaemonOptions",
     "End",
     "Lease",
     "LiveReader",
     "LiveWriter",
+    "Manifests",
+    "Neighbours",
     "Observer",
     "Outcome",
     "Planned",
     "Ports",
     "Result",
     "SavedPlan",
+    "State",
     "SystemClock",
     "Verdict",
     "apply_plan",
     "forget",
     "load_saved",
     "make_plan",
+    "make_state",
     "remember",
     "replan",
     "save",
+    "tracked_ports",
     "wanted_by",
 ]

@@ -7,7 +7,7 @@ Invariant: pure; time and chance come from outside. A key's bound starts over af
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 
 FIRST = 0.5
@@ -52,3 +52,11 @@ class Backoff:
     def forget(self, key: Hashable) -> None:
         """It worked, or it has changed: start over."""
         self._trouble.pop(key, None)
+
+    def forget_all(self) -> None:
+        """Everything may be different now: start over."""
+        self._trouble.clear()
+
+    def troubled(self) -> Collection[Hashable]:
+        """The keys that have failed and not worked since."""
+        return self._trouble.keys()

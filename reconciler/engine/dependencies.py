@@ -11,7 +11,9 @@ import orjson
 
 from reconciler.model.flow import copied_entries, copies, domain_of
 from reconciler.model.identity import Key
-from reconciler.plan.change import Action, Change
+from reconciler.plan.change import Action, Cause, Change
+
+_IN_PLACE = (Action.UPDATE, Action.PROCEDURE)
 
 
 def identity(key: Key) -> Key:
@@ -47,6 +49,12 @@ def held_by(change: Change) -> Iterator[Key]:
         yield from _copied(change.live_config, change.key.domain)
 
 
+def _restores(change: Change) -> bool:
+    """Whether it only puts a consumer back to what it was on its stream, which therefore need not be as declared for it."""
+    again = change.cause is Cause.MISSING and change.machine is not None
+    return change.key.kind == "Consumer" and (change.cause is Cause.DRIFT or again)
+
+
 def _copied(wire: bytes, domain: str) -> Iterator[Key]:
     if not copies(wire):
         return
@@ -62,11 +70,18 @@ class Failures:
 
     def __init__(self) -> None:
         self._down: dict[Key, str] = {}
+        self._standing: set[Key] = set()
+        """Those of them that are there, and could only not be changed."""
         self._kept: dict[Key, str] = {}
 
     def add(self, change: Change, what: str) -> None:
         """The change did not get there: `what` (failed, blocked, …) is said to its dependants."""
-        self._down[identity(change.key)] = f"{change.key}, which {what}"
+        place = identity(change.key)
+        self._down[place] = f"{change.key}, which {what}"
+        if (change.wanted or change.action) in _IN_PLACE:
+            self._standing.add(place)
+        else:
+            self._standing.discard(place)
         for key in held_by(change):
             self._kept[key] = f"{change.key}, which {what}"
 
@@ -82,7 +97,8 @@ class Failures:
         """Why this change must not be tried; empty when nothing is in its way."""
         if not self._down:
             return ""
-        reasons = [self._down[key] for key in prerequisites(change) if key in self._down]
+        enough = self._standing if _restores(change) else frozenset[Key]()
+        reasons = [self._down[key] for key in prerequisites(change) if key in self._down and key not in enough]
         if deletes(change) and identity(change.key) in self._kept:
             reasons.append(self._kept[identity(change.key)])
         return f"waits for {reasons[0]}" if reasons else ""

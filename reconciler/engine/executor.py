@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from reconciler.engine.attempt import Attempt, SingleRequests
 from reconciler.engine.backoff import Backoff
 from reconciler.engine.dependencies import Failures, identity, prerequisites
 from reconciler.engine.outcome import End, Outcome, Result
 from reconciler.engine.ports import Ports
-from reconciler.engine.procedures import Supervisor
 from reconciler.engine.workers import work_off
 from reconciler.errors import LeaseLost, NatsError, NotSent, ReconcilerError, Refused
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Change
+from reconciler.procedures.machine import Procedure
 
 Waves = Iterable[tuple[Change, ...]]
 _LOOK = 0.1
@@ -33,18 +34,29 @@ class Bounds:
     deadline: float
     """Monotonic."""
     concurrency: int
+    once: bool = False
+    """Each change gets one try: whoever called comes back to what failed."""
+
+
+class Procedures(Protocol):
+    """Whoever carries out step machines."""
+
+    async def run(self, machine: Procedure, level: int, deadline: float) -> End:
+        """Steps the machine to its end, or until `deadline` (monotonic)."""
+        ...
 
 
 class Executor:
     """One use: carries out the waves of one plan. `failures` are those of earlier plans of the same apply."""
 
     def __init__(
-        self, ports: Ports, requests: SingleRequests, supervisor: Supervisor, bounds: Bounds, failures: Failures
+        self, ports: Ports, requests: SingleRequests, procedures: Procedures, bounds: Bounds, failures: Failures
     ) -> None:
         self._ports = ports
         self._requests = requests
-        self._supervisor = supervisor
+        self._machines = procedures
         self._deadline = bounds.deadline
+        self._once = bounds.once
         self._concurrency = bounds.concurrency
         self._failures = failures
         self._backoff = Backoff(ports.clock.monotonic)
@@ -88,7 +100,12 @@ class Executor:
         if self._held_back(attempt) or change.machine is None:
             return
         attempt.started = self._ports.clock.monotonic()
-        self._end(attempt, await self._supervisor.run(change.machine, change.level, self._deadline))
+        try:
+            self._ports.lease.check()
+        except ReconcilerError as error:
+            self._end(attempt, End(Result.UNFINISHED, str(error), error))
+            return
+        self._end(attempt, await self._machines.run(change.machine, change.level, self._deadline))
 
     def _held_back(self, attempt: Attempt) -> bool:
         """Ends an attempt that must not be made."""
@@ -115,6 +132,9 @@ class Executor:
             self._ports.lease.check()
             await self._requests.advance(attempt)
         except NotSent as error:
+            if self._once:
+                self._end(attempt, End(Result.UNFINISHED, str(error), error))
+                return None
             self._offline, self._look_at = error, now + _LOOK
             return _LOOK
         except NatsError as error:
@@ -131,10 +151,13 @@ class Executor:
         if not error.transient:
             self._end(attempt, End(Result.FAILED, str(error), error))
             return None
+        result = Result.UNFINISHED if attempt.silence else Result.FAILED
+        if self._once:
+            self._end(attempt, End(result, str(error), error))
+            return None
         delay = self._backoff.failed(attempt.change.key)
         if self._ports.clock.monotonic() + delay < self._deadline:
             return delay
-        result = Result.UNFINISHED if attempt.silence else Result.FAILED
         self._end(attempt, End(result, f"{error}; gave up, the time was over", error))
         return None
 

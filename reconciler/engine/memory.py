@@ -1,20 +1,25 @@
-"""What a process remembers of the snapshots it has seen: who was ours, and how far consumers had come.
+"""What a process remembers of what it has seen: who was ours, and how far consumers had come.
 
-Invariant: pure. Floors outlive their consumers, because they are needed exactly when a consumer has gone.
+`remember` makes a new Memory of each snapshot. A `Recollection` lives as long as its process, and learns from whole
+snapshots and from a few patched streams alike, without going through all that stayed the same.
+Invariant: no I/O. Floors outlive their consumers, because they are needed exactly when a consumer has gone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.plan.change import Memory
 
 _CREATED = re.compile(rb'"created":"([^"]+)"')
 _ACK_FLOOR = re.compile(rb'"ack_floor":\{"consumer_seq":\d+,"stream_seq":(\d+)')
+T = TypeVar("T")
+Consumers = Mapping[str, LiveConsumer]
 
 
 def remember(memory: Memory, live: Live, owner: str) -> Memory:
@@ -31,10 +36,10 @@ def remember(memory: Memory, live: Live, owner: str) -> Memory:
                 continue
             key = Key("Consumer", name, stream_key.name, stream_key.domain)
             owned[key] = consumer.spec
-            if made := _CREATED.search(consumer.raw):
-                created[key] = made[1].decode()
-            if floor := _ACK_FLOOR.search(consumer.raw):
-                floors[key] = int(floor[1])
+            if (made := _created(consumer)) is not None:
+                created[key] = made
+            if (floor := _floor(consumer)) is not None:
+                floors[key] = floor
     return Memory(owned, floors, created)
 
 
@@ -43,3 +48,148 @@ def forget(memory: Memory, keys: Iterable[Key]) -> Memory:
     gone = frozenset(keys)
     owned = {key: spec for key, spec in memory.owned.items() if key not in gone}
     return replace(memory, owned=owned, floors={key: floor for key, floor in memory.floors.items() if key not in gone})
+
+
+class Recollection:
+    """What was last seen, held as the very objects of Live: a floor is read off them only when somebody asks for it."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._streams: dict[Key, LiveStream] = {}
+        """As last seen, also those that have gone: their creation tells whether a floor still holds."""
+        self._disowned: dict[Key, LiveStream] = {}
+        """Streams whose marker somebody wiped, as they were when they still were ours."""
+        self._consumers: dict[Key, Consumers] = {}
+        """By stream key, as last seen."""
+        self._lost: dict[Key, dict[str, LiveConsumer]] = {}
+        """By stream key: consumers that are not ours any more, or not there, as they were when they still were."""
+        self.memory = Memory(
+            owned=_View(self, lambda seen: seen.spec),
+            floors=_View(self, lambda seen: _floor(seen) if isinstance(seen, LiveConsumer) else None),
+            created=_View(self, _created, anybodys=True),
+        )
+        """For plans, which only read it; always what was learned last."""
+
+    def learn(self, live: Live) -> None:
+        """Takes in all that is live; what did not answer is remembered as it was."""
+        for key in {**self._streams, **live.streams}:
+            self._learn(key, live)
+
+    def learn_keys(self, live: Live, keys: Iterable[Key]) -> None:
+        """Takes in the streams behind these keys, with their consumers."""
+        for key in {key.stream_key for key in keys}:
+            self._learn(key, live)
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """What we have removed on purpose is not missed."""
+        names: dict[Key, set[str]] = {}
+        for key in keys:
+            if key.kind == "Consumer":
+                names.setdefault(key.stream_key, set()).add(key.name)
+            else:
+                for seen in (self._streams, self._disowned, self._consumers, self._lost):
+                    seen.pop(key.stream_key, None)
+        for stream, removed in names.items():
+            kept = self._consumers.get(stream, {})
+            self._consumers[stream] = {name: consumer for name, consumer in kept.items() if name not in removed}
+            for name in removed:
+                self._lost.get(stream, {}).pop(name, None)
+
+    def _learn(self, key: Key, live: Live) -> None:
+        stream, before = live.streams.get(key), self._streams.get(key)
+        if stream is None:
+            if before is None or live.why_unknown(key):
+                return
+        elif before is not stream:
+            self._learn_stream(key, before, stream)
+        self._learn_consumers(key, live)
+
+    def _learn_stream(self, key: Key, before: LiveStream | None, stream: LiveStream) -> None:
+        if before is not None and _created(before) != _created(stream):
+            self._consumers.pop(key, None)
+            self._lost.pop(key, None)
+            self._disowned.pop(key, None)
+        elif before is not None and self.owns(before) and not stream.owner:
+            self._disowned[key] = before
+        if stream.owner:
+            self._disowned.pop(key, None)
+        self._streams[key] = stream
+
+    def _learn_consumers(self, key: Key, live: Live) -> None:
+        before, after = self._consumers.get(key, {}), live.consumers_of(key)
+        if after is before:
+            return
+        kept: dict[str, LiveConsumer] = {}
+        for name, consumer in before.items():
+            now = after.get(name)
+            if now is consumer or consumer.owner != self._owner or (now is not None and now.owner == self._owner):
+                continue
+            if live.unknown and live.why_unknown(Key("Consumer", name, key.name, key.domain)):
+                kept[name] = consumer
+            else:
+                self._lost.setdefault(key, {})[name] = consumer
+        lost = self._lost.get(key, {})
+        for name in [name for name in lost if name in after and after[name].owner == self._owner]:
+            del lost[name]
+        self._consumers[key] = {**after, **kept} if kept else after
+
+    def find(self, key: Key) -> LiveStream | LiveConsumer | None:
+        """What is remembered under this key: as it is, or as it was when it still was ours."""
+        if key.kind != "Consumer":
+            return self._disowned.get(key) or self._streams.get(key)
+        seen = self._consumers.get(key.stream_key, {}).get(key.name)
+        if seen is not None and seen.owner == self._owner:
+            return seen
+        return self._lost.get(key.stream_key, {}).get(key.name)
+
+    def known(self) -> Iterator[Key]:
+        """Everything that is remembered."""
+        yield from self._streams
+        for stream in {**self._consumers, **self._lost}:
+            for name in {**self._consumers.get(stream, {}), **self._lost.get(stream, {})}:
+                yield Key("Consumer", name, stream.name, stream.domain)
+
+    def owns(self, seen: LiveStream | LiveConsumer) -> bool:
+        """Whether it carries our marker."""
+        return seen.owner == self._owner
+
+
+class _View(Mapping[Key, T]):
+    """One of the maps of a Memory, read off what was seen."""
+
+    def __init__(
+        self,
+        recollection: Recollection,
+        read: Callable[[LiveStream | LiveConsumer], T | None],
+        *,
+        anybodys: bool = False,
+    ) -> None:
+        self._recollection = recollection
+        self._read = read
+        self._anybodys = anybodys
+
+    def __getitem__(self, key: Key) -> T:
+        seen = self._recollection.find(key)
+        value = self._read(seen) if seen is not None and (self._anybodys or self._recollection.owns(seen)) else None
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for key in self._recollection.known() if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _created(seen: LiveStream | LiveConsumer) -> str | None:
+    if isinstance(seen, LiveStream):
+        made: str = seen.info["created"]
+        return made
+    found = _CREATED.search(seen.head)  # a consumer's names and creation precede its configuration
+    return found[1].decode() if found else None
+
+
+def _floor(consumer: LiveConsumer) -> int | None:
+    found = _ACK_FLOOR.search(consumer.state or consumer.head)
+    return int(found[1]) if found else None

@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from reconciler.engine.ports import LiveReader
 from reconciler.errors import NatsError, Refused
 from reconciler.model.desired import Desired
+from reconciler.model.identity import Key
 from reconciler.model.live import Live, Server
 from reconciler.model.wanted import Wanted
 from reconciler.plan.change import NO_MEMORY, Memory, Plan, Rules
 from reconciler.plan.plan import plan as plan_of
+from reconciler.plan.scope import touched_by
 from reconciler.procedures.requests import Fact, Read, Unanswered
 
 _ROUNDS = 3
 """An answer may lead to another question, but not for ever."""
+_INLINE = 2_000
+"""Declared consumers: a plan for no more than that is over in a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +41,41 @@ async def make_plan(desired: Desired, rules: Rules, reader: LiveReader, memory: 
     """Look and plan, changing nothing; raises Refused when the server is not the one the manifests expect."""
     live = await reader.snapshot(wanted_by(desired, rules))
     check_expectation(desired, live.server)
-    # In a thread: a hundred thousand changes take seconds, and whoever renews the lease needs this loop meanwhile.
-    plan = await asyncio.to_thread(plan_of, desired, live, rules, memory)
+    return await plan_from(desired, live, rules, memory, reader)
+
+
+async def plan_from(  # noqa: PLR0913, PLR0917 - all that a plan is made of
+    desired: Desired, live: Live, rules: Rules, memory: Memory, reader: LiveReader, scope: frozenset[Key] | None = None
+) -> Planned:
+    """Plan from what was seen, and answer what the plan asks; with a `scope`, only for these keys (see `plan.plan`).
+
+    `Planned.live` has the answers with it, which hold for this plan alone: what is kept for later is the Live given here.
+    """
+    live = replace(live, facts={})
+    aside = scope is None or _size(desired, scope) > _INLINE
+
+    async def plan() -> Plan:
+        if aside:  # a hundred thousand resources take seconds, and whoever renews the lease needs this loop meanwhile
+            return await asyncio.to_thread(plan_of, desired, live, rules, memory, scope)
+        return plan_of(desired, live, rules, memory, scope)
+
+    found = await plan()
     rounds = 0
-    while plan.questions:
+    while found.questions:
         rounds += 1
-        live = await _answered(live, plan.questions, reader) if rounds <= _ROUNDS else _given_up(live, plan.questions)
-        plan = await asyncio.to_thread(plan_of, desired, live, rules, memory)
-    return Planned(desired, rules, memory, live, plan)
+        live = await _answered(live, found.questions, reader) if rounds <= _ROUNDS else _given_up(live, found.questions)
+        found = await plan()
+    return Planned(desired, rules, memory, live, found)
+
+
+def _size(desired: Desired, scope: frozenset[Key]) -> int:
+    """How many declared consumers a plan for these keys looks at."""
+    return sum(len(desired.consumers.get(stream, ())) for stream in touched_by(scope, desired))
 
 
 def wanted_by(desired: Desired, rules: Rules) -> Wanted:
     """Which part of the live state this plan is about."""
-    declared = {key.stream_key for key in desired.resources if key.is_stream}
-    streams = frozenset((*declared, *desired.consumers, *(pool.stream for pool in desired.pools.values())))
+    streams = frozenset((*desired.streams, *desired.consumers, *(pool.stream for pool in desired.pools.values())))
     return Wanted(
         domains=frozenset(key.domain for key in streams) or frozenset({""}),
         streams=streams,

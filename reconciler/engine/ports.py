@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from reconciler.engine.outcome import Outcome
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.live import Live, Patch
 from reconciler.model.wanted import Wanted
 from reconciler.procedures.requests import Fact, Read, Write
 
@@ -23,8 +23,8 @@ class LiveReader(Protocol):
         """The live state of all that is wanted; raises NatsError when nothing at all could be seen."""
         ...
 
-    async def refresh(self, live: Live, keys: Collection[Key]) -> Live:
-        """The same Live with exactly these keys read again."""
+    async def refresh(self, live: Live, keys: Collection[Key]) -> Patch:
+        """What these keys look like now, for `live.patched`; what does not answer is unknown in it, and raises nothing."""
         ...
 
     async def read(self, read: Read) -> Fact:

@@ -23,6 +23,26 @@ from reconciler.procedures.requests import Fact, Read, Write
 _NANOSECONDS = 10**9
 
 
+class Halt:
+    """Lets somebody stop a running procedure: between two steps, never within one."""
+
+    def __init__(self, *, abortable: bool = True) -> None:
+        self.abortable = abortable
+        """Whether everything can still be taken back; a continuation never knows, so it says no."""
+        self.requested = asyncio.Event()
+        self.refusal = ""
+
+    def stop(self) -> None:
+        """Leave it as it is, journaled: whoever plans next goes on."""
+        self.refusal = ""
+        self.requested.set()
+
+    def abort(self, why: str) -> None:
+        """Take back what was done, and end; only as long as `abortable`."""
+        self.refusal = why
+        self.requested.set()
+
+
 class Supervisor:
     """Runs any number of procedures side by side; each `run` is one of them."""
 
@@ -30,16 +50,20 @@ class Supervisor:
         self._ports = ports
         self._sender = sender
 
-    async def run(self, machine: Procedure, level: int, deadline: float) -> End:
+    async def run(self, machine: Procedure, level: int, deadline: float, halt: Halt | None = None) -> End:
         """Steps the machine to its end, or until `deadline` (monotonic); `level` is what its writes need of the server."""
-        return await _Run(self._ports, functools.partial(self._sender.send, level=level), machine, deadline).to_end()
+        send = functools.partial(self._sender.send, level=level)
+        return await _Run(self._ports, send, machine, deadline, halt or Halt()).to_end()
 
 
 class _Run:
     """One procedure under way."""
 
-    def __init__(self, ports: Ports, send: Callable[[Write], Awaitable[None]], machine: Procedure, deadline: float) -> None:
+    def __init__(
+        self, ports: Ports, send: Callable[[Write], Awaitable[None]], machine: Procedure, deadline: float, halt: Halt
+    ) -> None:
         self._ports = ports
+        self._halt = halt
         self._send = send
         self._machine = machine
         self._deadline = deadline
@@ -54,6 +78,11 @@ class _Run:
 
     async def to_end(self) -> End:
         while self._ports.clock.monotonic() < self._deadline:
+            if self._halt.requested.is_set():
+                if not self._halt.refusal:
+                    return End(Result.UNFINISHED, "stopped between two steps; the next pass goes on from where it stands")
+                self._facts, self._refusal = {}, self._halt.refusal
+                self._halt.requested.clear()
             step = self._machine.step(Observation(self._now(), self._facts, self._refusal), self._memory)
             self._refusal = ""
             try:
@@ -72,9 +101,10 @@ class _Run:
                 answers = await asyncio.gather(*(self._ports.reader.read(read) for read in reads))
                 self._learn_time(answers)
                 self._facts, self._memory = dict(zip(reads, answers, strict=True)), memory
-            case Do(write, title, memory):
+            case Do(write, title, memory, final):
                 self._ports.observer.stepped(self._machine.key, title)
                 self._facts = {}
+                self._halt.abortable = self._halt.abortable and not final
                 await self._send(write)
                 self._memory = memory
                 self._backoff.forget(self._machine.key)
@@ -101,7 +131,13 @@ class _Run:
 
     async def _sleep(self, seconds: float) -> None:
         left = self._deadline - self._ports.clock.monotonic()
-        await self._ports.clock.sleep(max(0.0, min(seconds, left)))
+        sleep = asyncio.ensure_future(self._ports.clock.sleep(max(0.0, min(seconds, left))))
+        halt = asyncio.ensure_future(self._halt.requested.wait())
+        try:
+            await asyncio.wait({sleep, halt}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            halt.cancel()
 
     def _now(self) -> int:
         return self._ports.clock.now() + self._ahead

@@ -5,13 +5,15 @@ Invariant: nothing is dropped on the way. Unknown fields of a reply reach the ca
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import orjson
 
-from reconciler.errors import MESSAGE_NOT_FOUND, ApiError
+from reconciler.errors import MESSAGE_NOT_FOUND, ApiError, NatsError
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.paging import UNKNOWN_PAGE, ByteBudget, pages
 from reconciler.model.api import JETSTREAM_API, api_prefix
@@ -22,16 +24,27 @@ _GROUPS = frozenset({"MSG", "DURABLE", "LEADER", "PEER"})
 _BYTES_PER_CONSUMER = 20 << 10
 """A consumer with 500 filters takes 18 KB in a list; most take well below 1 KB."""
 
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
 Document = Mapping[str, Any]
+AnswerListener = Callable[[str, str, float], None]
+"""Told of each request: its operation without names, `ok` or the error's code or class (`no_answer`), and the seconds it took."""
 
 
 class JetStreamApi:
     """Requests to the JetStream API of one domain over one connection."""
 
     def __init__(
-        self, connection: Connection, *, domain: str = "", prefix: str = JETSTREAM_API, budget: ByteBudget | None = None
+        self,
+        connection: Connection,
+        *,
+        domain: str = "",
+        prefix: str = JETSTREAM_API,
+        budget: ByteBudget | None = None,
+        on_answer: AnswerListener | None = None,
     ) -> None:
         self.connection = connection
+        self.on_answer = on_answer
         self.domain = domain
         self.prefix = api_prefix(domain, prefix)
         self.budget = budget or ByteBudget()
@@ -39,10 +52,11 @@ class JetStreamApi:
         """How many requests were made, by operation without names (`STREAM.INFO`)."""
 
     @classmethod
-    def from_settings(cls, connection: Connection) -> JetStreamApi:
+    def from_settings(cls, connection: Connection, on_answer: AnswerListener | None = None) -> JetStreamApi:
         """The API that the connection's own settings name (`--js-domain`, `--js-api-prefix`)."""
         settings = connection.settings
-        return cls(connection, domain=settings.js_domain, prefix=settings.js_api_prefix or JETSTREAM_API)
+        prefix = settings.js_api_prefix or JETSTREAM_API
+        return cls(connection, domain=settings.js_domain, prefix=prefix, on_answer=on_answer)
 
     async def call(
         self,
@@ -71,9 +85,31 @@ class JetStreamApi:
         timeout: float | None = None,  # noqa: ASYNC109 - passed on
     ) -> bytes:
         """Like `call`, without parsing the reply (unless it is an error)."""
+        kind = _kind(operation)
+        self.requests[kind] += 1
+        sent = self._send(operation, payload, write=write, level=level, timeout=timeout)
+        if self.on_answer is None:
+            return await sent
+        started = time.monotonic()
+        try:
+            data = await sent
+        except NatsError as error:
+            self.on_answer(kind, _code(error), time.monotonic() - started)
+            raise
+        self.on_answer(kind, "ok", time.monotonic() - started)
+        return data
+
+    async def _send(
+        self,
+        operation: str,
+        payload: Document | bytes | None,
+        *,
+        write: bool,
+        level: int,
+        timeout: float | None,  # noqa: ASYNC109 - passed on
+    ) -> bytes:
         body = payload if isinstance(payload, bytes) else b"" if payload is None else orjson.dumps(payload)
         headers = {LEVEL_HEADER: str(level)} if level else None
-        self.requests[_kind(operation)] += 1
         reply = await self.connection.request(f"{self.prefix}.{operation}", body, timeout=timeout, headers=headers, write=write)
         raise_for_error(reply.data, operation)
         return reply.data
@@ -173,6 +209,12 @@ def raise_for_error(data: bytes, operation: str) -> None:
     error = orjson.loads(data).get("error")
     if error:
         raise ApiError(error.get("code", 0), error.get("err_code", 0), error.get("description", ""), operation)
+
+
+def _code(error: NatsError) -> str:
+    if isinstance(error, ApiError):
+        return str(error.err_code or error.code)
+    return _HUMP.sub("_", type(error).__name__).lower()
 
 
 def _kind(operation: str) -> str:

@@ -16,14 +16,16 @@ from typing import Self
 import structlog
 
 from reconciler.errors import NatsError, NoAnswer, NotSent, Unreachable
+from reconciler.jetstream.credentials import login, tls_context
+from reconciler.jetstream.dial import LoginRefused
 from reconciler.jetstream.inbox import Reply
 from reconciler.jetstream.link import Link
 from reconciler.jetstream.servers import ServerIdentity, ServerList
 from reconciler.jetstream.settings import ConnectionSettings, redact
-from reconciler.jetstream.subscription import Handler, Subscription
+from reconciler.jetstream.subscription import Handler, Subscription, Taker, Tap
 
 _RETRY_FIRST = 0.1
-_RETRY_MOST = 5.0
+_RETRY_MOST = 2.0
 _LEAST_TIMEOUT = 0.5
 """What a server gets to let us in, however many there are to share the timeout."""
 
@@ -42,17 +44,37 @@ class Connection:
         self._servers = ServerList(settings.servers)
         self._link: Link | None = None
         self._server = ServerIdentity()
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[Subscription | Tap] = []
         self._listeners: list[StateListener] = []
         self._comeback: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._closed = False
+        self._met = False
 
     @classmethod
     async def open(cls, settings: ConnectionSettings, name: str = "reconciler") -> Self:
         """Connects, or raises Unreachable (AccessDenied if this user may not receive answers)."""
         connection = cls(settings, name)
         await connection._establish()
+        return connection
+
+    @classmethod
+    async def start(cls, settings: ConnectionSettings, name: str = "reconciler") -> Self:
+        """Like `open`, for who can wait: when no server is there, it goes on trying, and listeners are told when one is.
+
+        What waiting cannot mend is still raised: unreadable keys and certificates, a refused login, AccessDenied.
+        """
+        connection = cls(settings, name)
+        tls_context(settings)
+        for url in connection._servers.in_turn():
+            login(settings, url)
+        try:
+            await connection._establish()
+        except LoginRefused:
+            raise
+        except Unreachable as error:
+            log.warning("nats.not_reachable", error=str(error))
+            connection._comeback = asyncio.get_running_loop().create_task(connection._come_back(), name="nats-comeback")
         return connection
 
     async def __aenter__(self) -> Self:
@@ -95,7 +117,8 @@ class Connection:
     ) -> Reply:
         """Sends a request now or not at all, and returns its reply.
 
-        With `write`, a timeout also makes sure that nothing of it can still arrive later.
+        With `write`, it is sent before anything else can happen, and a timeout also makes sure that nothing of it can still
+        arrive later.
         Raises NotSent, NoAnswer, NoResponders or AccessDenied.
         """
         link = self._link
@@ -103,21 +126,33 @@ class Connection:
             msg = f"{subject}: not connected"
             raise NotSent(msg)
         try:
-            return await link.request(subject, payload, timeout or self.settings.timeout, headers)
+            return await link.request(subject, payload, timeout or self.settings.timeout, headers, at_once=write)
         except NoAnswer:
             if write and not link.lost:
                 await link.settle()
             raise
 
+    def publish(self, subject: str, payload: bytes) -> bool:
+        """Sends a message now or not at all; False when it was not sent, for want of a connection or of the permission.
+
+        A refusal comes later than the message it is for: from then on nothing with the same first two tokens is sent on
+        this connection.
+        """
+        return self._link is not None and self._link.publish(subject, payload)
+
     async def subscribe(self, subject: str, handler: Handler, *, pending_bytes: int = 64 << 20) -> Subscription:
         """Subscribes on this and every later connection."""
         subscription = Subscription(subject, handler, pending_bytes)
-        self._subscriptions.append(subscription)
-        if self._link is not None:
-            await self._link.subscribe(subscription)
+        await self._add(subscription)
         return subscription
 
-    async def unsubscribe(self, subscription: Subscription) -> None:
+    async def tap(self, subject: str, taker: Taker, *, calm: bool = False) -> Tap:
+        """Subscribes without a queue, on this and every later connection (see Tap)."""
+        tap = Tap(subject, taker, calm)
+        await self._add(tap)
+        return tap
+
+    async def unsubscribe(self, subscription: Subscription | Tap) -> None:
         """Ends a subscription."""
         self._subscriptions.remove(subscription)
         if self._link is not None:
@@ -130,6 +165,11 @@ class Connection:
             raise NotSent(msg)
         await self._link.flush()
 
+    def cut(self) -> None:
+        """Takes back what was sent and has not arrived, as far as that is possible: a new connection follows at once."""
+        if self._link is not None:
+            self._link.cut()
+
     async def close(self) -> None:
         """Closes for good; what is in flight fails with NoAnswer."""
         self._closed = True
@@ -141,9 +181,15 @@ class Connection:
         if link is not None:
             await link.close()
 
+    async def _add(self, subscription: Subscription | Tap) -> None:
+        self._subscriptions.append(subscription)
+        if self._link is not None:
+            await self._link.subscribe(subscription)
+
     async def _establish(self) -> None:
         """One round over the servers; the first that lets us in is taken."""
-        reasons = []
+        reasons: list[str] = []
+        kind = Unreachable
         urls = self._servers.in_turn()
         share = replace(self.settings, timeout=max(_LEAST_TIMEOUT, self.settings.timeout / len(urls)))
         for url in urls:
@@ -153,6 +199,7 @@ class Connection:
                     await link.subscribe(subscription)
             except Unreachable as error:
                 reasons.append(str(error))
+                kind = LoginRefused if isinstance(error, LoginRefused) else kind
                 continue
             if link.lost:
                 reasons.append(f"{redact(url)} closed the connection right after the login")
@@ -160,9 +207,10 @@ class Connection:
             self._servers.learn(url, link.info)
             self._server = link.server
             self._link = link
+            self._met = True
             self._up.set()
             return
-        raise Unreachable("; ".join(dict.fromkeys(reasons)))
+        raise kind("; ".join(dict.fromkeys(reasons)))
 
     def _on_lost(self, link: Link) -> None:
         if link is not self._link:
@@ -172,23 +220,24 @@ class Connection:
         self._servers.learn(link.url, link.info)  # the cluster may have grown meanwhile
         if self._closed:
             return
-        log.warning("nats.connection_lost", server=redact(link.url))
+        log.debug("nats.connection_lost", server=redact(link.url))
         self._comeback = asyncio.get_running_loop().create_task(self._come_back(), name="nats-comeback")
         self._tell(connected=False)
 
     async def _come_back(self) -> None:
         """Tries until it works, each pause random so that many clients do not return at the same moment."""
-        most = _RETRY_FIRST
+        most, again, said = _RETRY_FIRST, self._met, ""
         while True:
             await asyncio.sleep(random.uniform(_RETRY_FIRST / 2, most))  # noqa: S311 - jitter
             try:
                 await self._establish()
             except NatsError as error:
-                log.info("nats.reconnect_failed", error=str(error))
+                (log.debug if str(error) == said else log.info)("nats.reconnect_failed", connection=self.name, error=str(error))
+                said = str(error)
                 most = min(most * 2, _RETRY_MOST)
                 continue
-            self.reconnects += 1
-            log.info("nats.reconnected", server=self.url)
+            self.reconnects += again
+            log.debug("nats.reconnected" if again else "nats.connected", server=self.url)
             self._tell(connected=True)
             return
 

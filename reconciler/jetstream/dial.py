@@ -27,6 +27,10 @@ _CERTIFICATE_EXPIRED = 10
 ErrorHandler = Callable[[Exception], Awaitable[None]]
 
 
+class LoginRefused(Unreachable):
+    """A server is there, and does not know who we say we are: waiting will not help."""
+
+
 async def dial(
     settings: ConnectionSettings, url: str, name: str, *, on_error: ErrorHandler, on_lost: Callable[[], None]
 ) -> WireClient:
@@ -40,7 +44,8 @@ async def dial(
 
     secure = wants_tls(settings, url)
     client = WireClient(wants_tls=secure, on_lost=on_lost)
-    tls = tls_context(settings)
+    # Made for nothing it would cost more than all the rest; nats-py makes the same one when the server insists on TLS.
+    tls = tls_context(settings) if secure else None
     who = login(settings, url)
     try:
         async with asyncio.timeout(settings.timeout):
@@ -63,7 +68,8 @@ async def dial(
         if client.info.get("tls_verify") and not settings.cert:
             msg = f"{redact(url)} accepts only clients with a certificate: give one with --tlscert and --tlskey"
             raise Unreachable(msg) from error
-        raise Unreachable(explain(error, url, settings)) from error
+        refused = isinstance(error, nats.errors.Error) and _is_refusal(str(error))
+        raise (LoginRefused if refused else Unreachable)(explain(error, url, settings)) from error
     except BaseException:
         await client.discard()
         raise
@@ -104,13 +110,18 @@ def _explain_tls(error: ssl.SSLError, at: str) -> str:
 
 def _explain_answer(text: str, at: str) -> str:
     lowered = text.lower()
-    if "authorization violation" in lowered or "authentication" in lowered or "nonce" in lowered:
+    if _is_refusal(text):
         return f"{at} refused the login ({text}): check --user/--password, --token, --creds, --nkey or the context"
     if "secure connection" in lowered or "tls" in lowered:
         return f"{at} requires TLS ({text}): use a tls:// URL, --tlsca, or --tlscert and --tlskey"
     if "empty response" in lowered:
         return f"{at} closed the connection without a greeting: it may want TLS first (--tlsfirst), or it is no NATS server"
     return f"{at} refused the connection: {text or 'it closed without a reason'}"
+
+
+def _is_refusal(text: str) -> bool:
+    lowered = text.lower()
+    return "authorization violation" in lowered or "authentication" in lowered or "nonce" in lowered
 
 
 def _without_login(url: str) -> str:

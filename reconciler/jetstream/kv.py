@@ -102,10 +102,10 @@ class KeyValueBucket:
         """Replaces exactly that revision (a tombstone's too); returns the new one, or None when it is not the newest."""
         return await self._put(key, value, {_EXPECTED_REVISION: str(revision)})
 
-    async def delete(self, key: str, revision: int) -> bool:
-        """Puts a tombstone in place of exactly that revision; False when it is not the newest."""
+    async def delete(self, key: str, revision: int, note: bytes = b"") -> bool:
+        """Puts a tombstone in place of exactly that revision, with a note in it; False when it is not the newest."""
         headers = {_EXPECTED_REVISION: str(revision), _OPERATION: _DELETED}
-        return await self._put(key, b"", headers) is not None
+        return await self._put(key, note, headers) is not None
 
     async def _put(self, key: str, value: bytes, headers: dict[str, str]) -> int | None:
         subject = f"{self._prefix}.{key}"

@@ -6,7 +6,8 @@ one fenced, so nobody ever ends the lease of a successor.
 
 Invariant: the holder stops by its own clock, counted from BEFORE the request that renewed the lease was sent, and a margin
 before the server forgets it. Hence a successor never overlaps with a holder that still believes, not even one that was frozen.
-What no lease can stop is the one request already on its way when a process freezes.
+What no lease can stop is the one request already on its way when a process freezes. Of a holder that is cut off nothing is
+left on its way: when its time is over, it takes its connection with it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Self
 
 import orjson
 import structlog
 
-from reconciler.errors import LeaseHeld, LeaseLost, NatsError, Refused
+from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import Clock, SystemClock
 from reconciler.jetstream.kv import Entry, KeyValueBucket
@@ -44,9 +45,16 @@ _PATIENCE = 1.2
 """TTLs to wait for another holder by default: one, and the moment the server needs to forget a crashed one."""
 _SETTLE = 20
 """Part of the TTL to wait after a holder vanished without a release, for the request it may have had on its way."""
+_NOTICE = 0.5
+"""Of the TTL: how long a successor waits after somebody else ended the lease, so that a holder that lives after all notices."""
+_EVICTED = b"evicted"
 _RELEASE_ATTEMPTS = 2
 
 log = structlog.get_logger(__name__)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +68,7 @@ class Holder:
     """Where its manifests come from."""
     revision: str = ""
     """The revision of those manifests."""
-    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"))
+    at: str = field(default_factory=_now)
     """Since when, by its own clock."""
 
     def encode(self) -> bytes:
@@ -73,6 +81,8 @@ class Holder:
         try:
             document = orjson.loads(value)
         except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict):
             return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
         return cls(**{name: document[name] for name in cls.__slots__ if name in document})
 
@@ -110,10 +120,11 @@ class KvLease:
         self.holder = holder or Holder()
         self.ttl = ttl
         self._bucket = KeyValueBucket(api, bucket_name(owner), timeout=ttl / _REQUESTS)
+        self._connection = api.connection
         self._clock: Clock = clock or SystemClock()
         self._revision = 0
         self._deadline = float("-inf")
-        self._renewer: asyncio.Task[None] | None = None
+        self._renewer: asyncio.Task[str] | None = None
 
     def held(self) -> bool:
         """Whether this process may write now."""
@@ -138,6 +149,7 @@ class KvLease:
             started = self._clock.monotonic()
             entry = await self._bucket.get(_KEY)
             if entry is None or self._takeable(entry):
+                self.holder = replace(self.holder, at=_now())
                 if await self._write(entry.revision if entry else 0, started):
                     break
             elif started >= give_up:
@@ -149,6 +161,19 @@ class KvLease:
         if other is not None and entry is None:
             log.warning("lease.taken_over", owner=self.owner, previous=str(Holder.decode(other.value)))
             await self._clock.sleep(self.ttl / _SETTLE)
+        elif entry is not None and entry.value == _EVICTED:
+            await self._clock.sleep(self.ttl * _NOTICE)
+
+    async def until_lost(self) -> str:
+        """Returns when the lease is no longer ours, with the reason."""
+        if self._renewer is None:
+            return "not held"
+        return await asyncio.shield(self._renewer)
+
+    async def holder_text(self) -> str:
+        """Who holds it, as text; empty when nobody does."""
+        state = await self.show()
+        return str(state.holder) if state else ""
 
     async def release(self) -> None:
         """Gives the lease back, so that the next one need not wait; never touches a successor's."""
@@ -179,16 +204,22 @@ class KvLease:
 
     async def show(self) -> LeaseState | None:
         """Who holds the lease now, whoever it is."""
-        if await self._bucket.config() is None:
-            return None
-        entry = await self._bucket.get(_KEY)
+        try:
+            entry = await self._bucket.get(_KEY)
+        except ApiError as error:
+            if error.absent:  # nobody has ever held it
+                return None
+            raise
         if entry is None or entry.deleted:
             return None
         return LeaseState(Holder.decode(entry.value), entry.revision, entry.time)
 
     async def evict(self, state: LeaseState) -> bool:
-        """Ends the lease that `show` returned, for a person who knows its holder is gone; False when it has moved on."""
-        return await self._bucket.delete(_KEY, state.lease_revision)
+        """Ends the lease that `show` returned, for a person who knows its holder is gone; False when it has moved on.
+
+        One that lives after all notices at its next renewal; a successor waits for that.
+        """
+        return await self._bucket.delete(_KEY, state.lease_revision, _EVICTED)
 
     async def _prepare_bucket(self) -> None:
         config = await self._bucket.config()
@@ -208,26 +239,37 @@ class KvLease:
         self._deadline = started + self.ttl * (1 - _MARGIN)
         return True
 
-    async def _keep(self) -> None:
-        """Renews until the lease is lost; a request that fails is repeated as long as the lease lasts."""
-        pause = self.ttl / _RENEWALS
+    async def _keep(self) -> str:
+        """Renews until the lease is lost, and says why it was; a request that fails is repeated as long as the lease lasts."""
+        pause, said = self.ttl / _RENEWALS, ""
         while True:
-            await self._clock.sleep(pause)
-            if not self.held():
-                log.error("lease.lost", owner=self.owner, reason="not renewed in time")
-                return
+            await self._clock.sleep(min(pause, self._left()))
             started = self._clock.monotonic()
+            if not self.held():
+                self._connection.cut()
+                return self._lost("not renewed in time")
             try:
-                renewed = await self._write(self._revision, started) or await self._renew_over_own(started)
+                async with asyncio.timeout(self._left()):
+                    renewed = await self._write(self._revision, started) or await self._renew_over_own(started)
+            except TimeoutError:
+                continue
             except NatsError as error:
-                log.warning("lease.renewal_failed", owner=self.owner, error=str(error))
-                pause = self.ttl / _LOOK
+                if str(error) != said:
+                    log.warning("lease.renewal_failed", owner=self.owner, error=str(error))
+                pause, said = self.ttl / _LOOK, str(error)
                 continue
             if not renewed:
                 self._deadline = float("-inf")
-                log.error("lease.lost", owner=self.owner, reason="taken by another process")
-                return
-            pause = self.ttl / _RENEWALS
+                return self._lost("taken by another process")
+            pause, said = self.ttl / _RENEWALS, ""
+
+    def _left(self) -> float:
+        """Seconds for which it is still ours."""
+        return max(0.0, self._deadline - self._clock.monotonic())
+
+    def _lost(self, reason: str) -> str:
+        log.error("lease.lost", owner=self.owner, reason=reason)
+        return reason
 
     async def _renew_over_own(self, started: float) -> bool:
         """After a conflict: if the newest entry is a renewal of ours whose answer was lost, renews that one."""

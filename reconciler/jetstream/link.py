@@ -19,7 +19,7 @@ from reconciler.jetstream.dial import dial
 from reconciler.jetstream.inbox import Inbox, Reply, Violation
 from reconciler.jetstream.servers import ServerIdentity
 from reconciler.jetstream.settings import ConnectionSettings, redact
-from reconciler.jetstream.subscription import Message, Subscription
+from reconciler.jetstream.subscription import Message, Subscription, Tap
 from reconciler.jetstream.wire import WireClient
 
 _PROBE_TIMEOUT = 1
@@ -37,7 +37,9 @@ class Link:
         self._settings = settings
         self._on_lost = on_lost
         self._inbox = Inbox(f"{settings.inbox_prefix}.{secrets.token_hex(11)}")
-        self._subscriptions: dict[Subscription, WireSubscription] = {}
+        self._subscriptions: dict[Subscription | Tap, WireSubscription] = {}
+        self._told: set[str] = set()
+        self._refused: set[str] = set()
         self._client: WireClient
 
     @classmethod
@@ -62,17 +64,35 @@ class Link:
         """The server's INFO as it came."""
         return self._client.info
 
-    async def request(self, subject: str, payload: bytes, timeout: float, headers: Mapping[str, str] | None) -> Reply:  # noqa: ASYNC109
-        """Sends a request and waits for its reply."""
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        timeout: float,  # noqa: ASYNC109 - one timer per request keeps pipelining cheap
+        headers: Mapping[str, str] | None,
+        *,
+        at_once: bool = False,
+    ) -> Reply:
+        """Sends a request and waits for its reply; `at_once`: not even its own client keeps it for a moment."""
         reply_subject, future = self._inbox.expect(subject, timeout)
         try:
             await self._client.publish(subject, payload, reply=reply_subject, headers=dict(headers) if headers else None)
+            if at_once:
+                self._client.push()
             return await future
         except nats.errors.Error as error:
             msg = f"{subject}: {str(error).removeprefix('nats: ')}"
             raise NotSent(msg) from error
         finally:
             self._inbox.forget(reply_subject)
+
+    def publish(self, subject: str, payload: bytes) -> bool:
+        """Sends a message that nobody answers; False when it was not sent, or when its like was refused before."""
+        family = _family(subject)
+        if family in self._refused:
+            return False
+        self._told.add(family)
+        return self._client.send(subject, payload)
 
     async def settle(self) -> None:
         """After a write without an answer: either the server has taken in all we sent, or the connection is cut.
@@ -84,6 +104,11 @@ class Link:
         except (nats.errors.Error, OSError):
             self._client.abort()
 
+    def cut(self) -> None:
+        """Ends the connection at once; what the kernel has not delivered yet never arrives."""
+        if not self.lost:
+            self._client.abort()
+
     async def flush(self) -> None:
         """Returns when the server has taken in everything sent so far."""
         try:
@@ -92,21 +117,24 @@ class Link:
             msg = f"{redact(self.url)} fell silent: {str(error).removeprefix('nats: ')}"
             raise NoAnswer(msg) from error
 
-    async def subscribe(self, subscription: Subscription) -> None:
+    async def subscribe(self, subscription: Subscription | Tap) -> None:
         """Starts feeding a subscription."""
+        subscription.denied = False
+        try:
+            self._subscriptions[subscription] = await self._feed(subscription)
+        except nats.errors.ConnectionClosedError:
+            log.debug("nats.subscribed_on_lost_link", subject=subscription.subject)  # the next link subscribes anew
+
+    async def _feed(self, subscription: Subscription | Tap) -> WireSubscription:
+        if isinstance(subscription, Tap):
+            return await self._client.tap(subscription)
 
         async def deliver(message: Msg) -> None:
             await subscription.handler(Message(message.subject, message.data, message.headers or {}, message.reply))
 
-        subscription.denied = False
-        try:
-            self._subscriptions[subscription] = await self._client.subscribe(
-                subscription.subject, cb=deliver, pending_bytes_limit=subscription.pending_bytes
-            )
-        except nats.errors.ConnectionClosedError:
-            log.debug("nats.subscribed_on_lost_link", subject=subscription.subject)  # the next link subscribes anew
+        return await self._client.subscribe(subscription.subject, cb=deliver, pending_bytes_limit=subscription.pending_bytes)
 
-    async def unsubscribe(self, subscription: Subscription) -> None:
+    async def unsubscribe(self, subscription: Subscription | Tap) -> None:
         """Stops feeding a subscription."""
         made = self._subscriptions.pop(subscription, None)
         if made is not None and not self.lost:
@@ -151,13 +179,24 @@ class Link:
 
     def _count_drop(self, error: nats.errors.SlowConsumerError) -> None:
         for subscription, made in self._subscriptions.items():
-            if made is error.sub:
+            if made is error.sub and isinstance(subscription, Subscription):
                 subscription.dropped += 1
 
     def _deny(self, violation: Violation) -> None:
         if self._inbox.deny(violation):
             return
+        if violation.operation == "publish":
+            family = _family(violation.subject)
+            if family in self._refused:
+                return  # sent before the first refusal was known
+            if family in self._told:
+                self._refused.add(family)
         for subscription in self._subscriptions:
             if violation.operation == "subscribe" and subscription.subject.lower() == violation.subject:
                 subscription.denied = True
         log.warning("nats.permission_denied", operation=violation.operation, subject=violation.subject)
+
+
+def _family(subject: str) -> str:
+    """What a permission is given for, as far as messages that nobody answers go: the first two tokens."""
+    return ".".join(subject.lower().split(".")[:2])

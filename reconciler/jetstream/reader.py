@@ -15,7 +15,7 @@ from reconciler.jetstream.domains import ApiOf
 from reconciler.jetstream.refresh import refresh
 from reconciler.jetstream.snapshot import snapshot
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.live import Live, Patch
 from reconciler.model.wanted import Wanted
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Message, NextMessage, Read, StreamInfo
 
@@ -33,8 +33,8 @@ class JetStreamReader:
         self._last = await snapshot(self._api_of, wanted, self._now, self._last)
         return self._last
 
-    async def refresh(self, live: Live, keys: Collection[Key]) -> Live:
-        """The same Live with exactly these keys read again."""
+    async def refresh(self, live: Live, keys: Collection[Key]) -> Patch:
+        """What these keys look like now, for `live.patched`."""
         return await refresh(self._api_of, live, keys, self._now)
 
     async def read(self, read: Read) -> Fact:

@@ -20,6 +20,8 @@ class Message:
 
 
 Handler = Callable[[Message], Awaitable[None]]
+Taker = Callable[[str, bytes], None]
+"""Gets the subject and the data of a message the moment it was read; must be quick, since nothing is read meanwhile."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,5 +34,17 @@ class Subscription:
     """Beyond this many unhandled bytes messages are dropped."""
     dropped: int = 0
     """How many were dropped since the start."""
+    denied: bool = False
+    """The server does not let us subscribe to this subject (as of the current connection)."""
+
+
+@dataclass(slots=True, eq=False)
+class Tap:
+    """A subscription without a queue: its messages are taken while they are read, and what is not read waits at the server."""
+
+    subject: str
+    taker: Taker
+    calm: bool = False
+    """Rest a moment after what was read, so that a stream of small messages is read in few goes."""
     denied: bool = False
     """The server does not let us subscribe to this subject (as of the current connection)."""

@@ -4,7 +4,8 @@ Invariants:
 - nothing is kept for later: what a lost connection has not sent is thrown away, and there is no reconnecting in place;
 - who asked for TLS never sends a login in the clear;
 - a loss is reported exactly once, at once, by `on_lost`;
-- `flush` is an answer to everything sent before it.
+- `flush` is an answer to everything sent before it;
+- a tap gets every message of its subject in order, at once, without a queue in which some could be dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from typing import Any
 
 import nats.errors
 from nats.aio.client import PING_PROTO, Client
+from nats.aio.subscription import Subscription as WireSubscription
 from nats.aio.transport import TcpTransport
+from nats.protocol.command import pub_cmd
+
+from reconciler.jetstream.subscription import Tap
+
+_REST = 0.01
+"""Seconds; waking up for each message costs several times what reading it does."""
+_MOST_UNSENT = 1 << 20
 
 # nats-py logs what it also reports through callbacks; without a handler Python would print that on stderr.
 logging.getLogger("nats").addHandler(logging.NullHandler())
@@ -35,6 +44,37 @@ class WireClient(Client):
         self._wants_tls = wants_tls
         self._on_lost: Callable[[], None] | None = on_lost
         self._ending: asyncio.Task[None] | None = None
+        self._taps: dict[int, Tap] = {}
+        self._resting = False
+
+    async def tap(self, tap: Tap) -> WireSubscription:
+        """Subscribes so that each message goes straight from the parser to the taker."""
+        self._taps[self._sid + 1] = tap  # before it is known to the server, so that not even the first one is queued
+        return await self.subscribe(tap.subject)
+
+    def send(self, subject: str, payload: bytes) -> bool:
+        """Puts a message behind what waits to be sent, without waiting; False when too much waits already, or it is too big."""
+        if subject.split() != [subject]:
+            msg = f"not a subject: {subject!r}"
+            raise ValueError(msg)
+        if not self.is_connected or self._pending_data_size > _MOST_UNSENT or len(payload) > self._max_payload:
+            return False
+        command = pub_cmd(subject, "", payload)
+        self._pending.append(command)
+        self._pending_data_size += len(command)
+        if self._flush_queue is not None and self._flush_queue.empty():
+            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+        return True
+
+    def push(self) -> None:
+        """Hands all that waits to be sent to the kernel at once: a process that freezes now sends none of it when it wakes.
+
+        On a websocket, whose frames are aiohttp's, it still waits for its turn.
+        """
+        if self._pending and isinstance(self._transport, TcpTransport):
+            self._transport.writelines(self._pending)  # type: ignore[no-untyped-call]  # untyped in nats-py
+            self._pending = []
+            self._pending_data_size = 0
 
     def lost(self) -> None:
         """Drops what was not sent and tells the owner, once."""
@@ -59,17 +99,50 @@ class WireClient(Client):
 
     def _cut(self) -> bool:
         """Resets the TCP connection; False for a websocket, whose socket is aiohttp's."""
-        transport = self._transport
-        if not isinstance(transport, TcpTransport):
+        if not isinstance(self._transport, TcpTransport):
             return False
-        writer = transport._io_writer  # noqa: SLF001
-        if writer is None:
+        transport = self._tcp()
+        if transport is None:
             return True
-        raw = writer.get_extra_info("socket")
+        raw = transport.get_extra_info("socket")
         if raw is not None and raw.fileno() >= 0:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()
+        transport.abort()
         return True
+
+    def _tcp(self) -> asyncio.Transport | None:
+        """The TCP (or TLS) transport, where there is one."""
+        writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None  # noqa: SLF001
+        return writer.transport if writer is not None else None  # type: ignore[return-value]  # a WriteTransport by its type
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        tap = self._taps.get(sid)
+        if tap is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        try:
+            tap.taker(subject.decode(errors="replace"), data)
+        except Exception as error:  # noqa: BLE001 - else it would end the loop that reads for everybody
+            await self._error_cb(error)
+        if tap.calm and not self._resting:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Reads nothing more from the socket for a moment; what was read is still handed out."""
+        transport = self._tcp()
+        if transport is None:
+            return  # a websocket
+        self._resting = True
+        transport.pause_reading()
+        asyncio.get_running_loop().call_later(_REST, self._wake, transport)
+
+    def _wake(self, transport: asyncio.Transport) -> None:
+        self._resting = False
+        transport.resume_reading()
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        self._taps.pop(sid, None)
+        super()._remove_sub(sid, max_msgs)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:  # noqa: FBT001, FBT002
         """Called with the server's greeting before the login is sent: the last moment to insist on TLS."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-import orjson
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import Problem
@@ -34,7 +33,7 @@ from reconciler.model.documents import AssignmentIndexSpec, EnvironmentSpec, Pol
 from reconciler.model.fields import to_wire
 from reconciler.model.identity import Key, Kind, Location, valid_name
 from reconciler.model.marker import DEAD_LETTER
-from reconciler.model.normal import complete_stream, digest, normal_form
+from reconciler.model.normal import complete_stream, digest, normal_form, packed
 from reconciler.model.pool import Pool, WorkerAssignmentSpec, WorkerPoolSpec
 from reconciler.model.stream import Source, StreamSpec
 
@@ -140,7 +139,7 @@ def _resource(location: Location, envelope: Envelope, context: Context, findings
     if intent.state is State.ABSENT:
         return Compiled(Declared(key, b"{}", "", location, intent))
     config = _CONFIGS[kind](name, spec, context, findings)
-    declared = Declared(key, orjson.dumps(config), digest(normal_form(key, config)), location, intent)
+    declared = Declared(key, packed(config), digest(normal_form(key, config)), location, intent)
     return Compiled(declared, (), _unmanaged_consumers(spec))
 
 

@@ -40,7 +40,10 @@ class Loader:
             stdin: The bytes that `-` stands for.
             full: Read every file, even where name, size and time say that it has not changed.
         """
-        tree = collect(paths, stdin or b"")
+        return self.load_tree(collect(paths, stdin or b""), env, full=full)
+
+    def load_tree(self, tree: SourceTree, env: str | None = None, *, full: bool = False) -> Loaded:
+        """The same for files that were collected before; one that has gone since is a problem."""
         if self._last is not None and self._seen == (tree, env) and not full:
             return self._last[1]
         inputs, selection = self._inputs(tree, env, full=full)

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +75,15 @@ class SourceTree:
     files: tuple[SourceFile, ...]
     revision: str = ""
     problems: tuple[Problem, ...] = ()
+    roots: tuple[str, ...] = field(default=(), compare=False)
+    """Where each path led, its links resolved; every file's `real` lies there."""
 
 
 def collect(paths: Iterable[str], stdin: bytes = b"") -> SourceTree:
     """The files that the paths stand for; `-` stands for the bytes of standard input."""
     walk = _Walk()
     revisions: list[str] = []
+    roots: list[str] = []
     for path in paths:
         if path == STDIN:
             walk.standard_input(stdin)
@@ -92,9 +95,10 @@ def collect(paths: Iterable[str], stdin: bytes = b"") -> SourceTree:
             revisions.append(real.name)
         else:
             revisions.append(_revision(Path(path).absolute()))
+        roots.append(str(real))
         walk.root(path, real)
     revision = ",".join(dict.fromkeys(filter(None, revisions)))
-    return SourceTree(tuple(walk.files), revision, tuple(walk.problems))
+    return SourceTree(tuple(walk.files), revision, tuple(walk.problems), tuple(roots))
 
 
 def _revision(path: Path) -> str:

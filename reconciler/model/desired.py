@@ -69,8 +69,13 @@ class Desired:
     """Worker pools (validated documents, by name); reconciled as one key each."""
 
     @cached_property
+    def streams(self) -> Mapping[Key, Declared]:
+        """Declared streams and buckets by the key of their stream; kept, because every pass needs them."""
+        return {key.stream_key: declared for key, declared in self.resources.items() if key.is_stream}
+
+    @cached_property
     def consumers(self) -> Mapping[Key, Mapping[str, Declared]]:
-        """Declared consumers by stream key, then by name, as Live has them; kept, because every pass needs them."""
+        """Declared consumers by stream key, then by name, as Live has them; kept as well."""
         found: dict[Key, dict[str, Declared]] = {}
         for key, declared in self.resources.items():
             if key.kind == "Consumer":

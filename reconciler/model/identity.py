@@ -83,8 +83,8 @@ class Key:
     @classmethod
     def parse(cls, text: str) -> Key:
         """The inverse of `str(key)`; raises ValueError with the expected form."""
-        domain, _, path = text.rpartition(":")
-        kind, _, rest = path.partition("/")
+        before, _, rest = text.partition("/")
+        domain, _, kind = before.rpartition(":")
         stream, name = "", rest
         if kind == "Consumer":
             stream, _, name = rest.partition("/")

@@ -78,6 +78,8 @@ class Change:
     reasons: tuple[Reason, ...] = ()
     machine: Procedure | None = None
     """The step machine, where one request is not enough."""
+    continues: bool = False
+    """The machine goes on with what was begun before this plan."""
     touches: tuple[Key, ...] = ()
     needs: tuple[Key, ...] = ()
     """Other changes of this plan that must be in place before this one may begin (see `plan.handovers`)."""
@@ -149,6 +151,8 @@ class Plan:
 
     changes: tuple[Change, ...]
     unchanged: int
+    left: tuple[Change, ...] = ()
+    """What differs as well, and is left so: the policy does not cover it, or it was not asked for by `--target`."""
     refused: tuple[Reason, ...] = ()
     """Why the whole pass is refused: nothing may be written."""
     notes: tuple[str, ...] = ()

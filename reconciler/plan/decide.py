@@ -45,7 +45,7 @@ def decide(scene: Scene, declared: Declared) -> Change | None:
     change = _decide(scene, declared)
     if change is None or not declared.intent.suspend or change.action is Action.BLOCKED or _half_done(scene, declared.key):
         return change
-    reason = Reason("suspended", "it differs, and the manifest suspends it", "remove the annotation reconciler/suspend")
+    reason = Reason("suspended", "it differs, and is left alone", "resume it, or remove the annotation reconciler/suspend")
     return change.blocked(reason)
 
 

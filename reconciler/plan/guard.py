@@ -17,6 +17,8 @@ FEW = 10
 """Below this many owned resources a percentage says nothing."""
 
 _COUNTED = frozenset({Cause.MANIFEST, Cause.PRUNE})
+_COUNTS = {"deleted or recreated": (Action.DELETE, Action.RECREATE), "updated": (Action.UPDATE,)}
+_COUNTED_ACTIONS = frozenset(action for actions in _COUNTS.values() for action in actions)
 
 
 def owned(scene: Scene) -> int:
@@ -25,22 +27,28 @@ def owned(scene: Scene) -> int:
     return sum(resource.owner == scene.rules.owner for resource in seen)
 
 
-def refusals(scene: Scene, changes: Iterable[Change], fingerprint: str) -> Iterator[Reason]:
-    """Why nothing at all may be written."""
+def nothing_declared(scene: Scene) -> Iterator[Reason]:
+    """Nothing at all may be written when the manifests have gone."""
+    if scene.desired.resources or scene.desired.held_back:
+        return
     count = owned(scene)
-    if not scene.desired.resources and not scene.desired.held_back and count:
+    if count:
         message = f"nothing is declared, but {count:,} resources belong to {scene.rules.owner!r}"
         yield Reason("empty", message, "check the path; to remove them, declare tombstones (`state: absent`)")
+
+
+def too_much(scene: Scene, changes: Iterable[Change], fingerprint: str) -> Iterator[Reason]:
+    """Why nothing at all may be written: too much of everything would change."""
     if scene.desired.governance.approve == fingerprint:
         return
+    counted = [change for change in changes if change.cause in _COUNTED and change.action in _COUNTED_ACTIONS]
+    if not counted:
+        return
     limit = MAX_CHANGE_PERCENT if scene.rules.max_change_percent is None else scene.rules.max_change_percent
+    count = owned(scene)
     if count < FEW:
         return
-    counted = [change for change in changes if change.cause in _COUNTED]
-    for what, actions in (
-        ("deleted or recreated", (Action.DELETE, Action.RECREATE)),
-        ("updated", (Action.UPDATE,)),
-    ):
+    for what, actions in _COUNTS.items():
         number = sum(_size(scene, change) for change in counted if change.action in actions)
         if number * 100 > count * limit:
             share = f"{number:,} of {count:,} owned resources would be {what} ({number * 100 // count} %, more than {limit} %)"

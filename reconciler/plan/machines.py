@@ -174,7 +174,9 @@ def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Cha
         reason = Reason("procedure", message, "use the version that began it")
         return change.blocked(reason)
     note = f"goes on with {journal.name} from step {journal.step!r}"
-    return replace(change, action=Action.PROCEDURE, reasons=(), machine=machine, touches=machine.touches, notes=(note,))
+    return replace(
+        change, action=Action.PROCEDURE, reasons=(), machine=machine, continues=True, touches=machine.touches, notes=(note,)
+    )
 
 
 def journal_of(scene: Scene, key: Key, seen: LiveConsumer | None) -> Journal | None:
@@ -191,7 +193,7 @@ def resumed_creation(scene: Scene, declared: Declared, change: Change) -> Change
     if journal is not None:
         machine: Procedure = RecreateConsumer(_target(scene, change, promised_duplicates(journal)))
         note = f"goes on with {journal.name} from step {journal.step!r}"
-        return replace(_as_procedure(change, machine), notes=(note,))
+        return replace(_as_procedure(change, machine), continues=True, notes=(note,))
     floor = scene.memory.floors.get(declared.key)
     stream = scene.live.stream(declared.key)
     if stream is None or stream.info["created"] != scene.memory.created.get(declared.key.stream_key):

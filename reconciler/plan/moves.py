@@ -45,9 +45,11 @@ def _board(scene: Scene, changes: Mapping[Key, Change]) -> _Board:
     return _Board(before, after, index)
 
 
-def _gained(board: _Board, key: Key) -> list[str]:
-    held = board.before.get(key, [])
-    return [subject for subject in board.after[key] if not subjects.covered(subject, held)]
+def _gained(scene: Scene, key: Key, change: Change) -> list[str]:
+    """The subjects that a stream begins to listen to."""
+    live = scene.live.streams.get(key)
+    held = listened(live.config, key.name) if live else []
+    return [subject for subject in listened(orjson.loads(change.config), key.name) if not subjects.covered(subject, held)]
 
 
 def resolve(scene: Scene, changes: Iterable[Change]) -> list[Change]:
@@ -56,16 +58,17 @@ def resolve(scene: Scene, changes: Iterable[Change]) -> list[Change]:
     streams = {change.key.stream_key: change for change in everything if change.key.is_stream}
     grows = {key: change for key, change in streams.items() if change.action in _CHANGING and b'"subjects"' in change.config}
     grows |= {key: change for key, change in streams.items() if change.action is Action.CREATE}
-    if not grows:
+    gains = {key: gained for key, change in grows.items() if (gained := _gained(scene, key, change))}
+    if not gains:
         return everything
     board = _board(scene, streams)
     links: dict[Key, set[Key]] = {}
-    for key, change in grows.items():
-        for subject in _gained(board, key):
+    for key, gained in gains.items():
+        for subject in gained:
             givers = {other for _, other in board.index.overlapping(subject) if other != key and other.domain == key.domain}
             stuck = sorted(other for other in givers if any(subjects.overlap(subject, held) for held in board.after[other]))
             if stuck:
-                streams[key] = _overlap(scene, change, subject, stuck[0])
+                streams[key] = _overlap(scene, grows[key], subject, stuck[0])
             for other in givers - set(stuck):
                 links.setdefault(key, set()).add(other)
                 links.setdefault(other, set()).add(key)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import graphlib
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import orjson
 
@@ -34,7 +35,6 @@ class Ranks:
     def __init__(self, scene: Scene, changes: Iterable[Change]) -> None:
         self._scene = scene
         self._depths: dict[Key, int] = {}
-        self._durables = frozenset(self._source_durables())
         self._late = self._pushed_back({change.key: change for change in changes})
 
     def _origins(self, stream: Key) -> list[Key]:
@@ -42,6 +42,11 @@ class Ranks:
         if declared is not None:
             return origins(declared.config, stream.domain) if copies(declared.wire) else []
         return origins(live.config, stream.domain) if live is not None and copies(live.raw) else []
+
+    @cached_property
+    def _durables(self) -> frozenset[Key]:
+        """Consumers that the sources of declared streams read through."""
+        return frozenset(self._source_durables())
 
     def _source_durables(self) -> Iterable[Key]:
         for stream, declared in self._scene.streams.items():

@@ -70,10 +70,7 @@ def permissions(desired: Desired, modes: frozenset[Mode], place: Place) -> Grant
         for declared in resources:
             publish += _procedures(declared, place)
     if Mode.DAEMON in effective:
-        for stream in _read_streams(resources):
-            publish.append(
-                Grant(f"{_api(place, stream.domain)}.STREAM.INFO.{stream.name}", f"where {stream.name} begins and ends")
-            )
+        publish += _watching(resources, place)
     if Mode.SYNC in effective:
         publish += _pruning(_domains(resources), place)
     subscribe = [Grant(f"{place.inbox}.>", "answers to our requests")]
@@ -183,12 +180,27 @@ def _pruning(domains: Iterable[str], place: Place) -> Iterator[Grant]:
         yield Grant(f"{api}.CONSUMER.DELETE.*.*", "delete consumers that are no longer declared")
 
 
+def _watching(resources: list[Declared], place: Place) -> Iterator[Grant]:
+    for stream in _read_streams(resources):
+        yield Grant(f"{_api(place, stream.domain)}.STREAM.INFO.{stream.name}", f"where {stream.name} begins and ends")
+    for declared in resources:
+        key = declared.key
+        what, name = ("CONSUMER", f"{key.stream}.{key.name}") if key.kind == "Consumer" else ("STREAM", key.stream_name)
+        yield Grant(f"{_api(place, key.domain)}.{what}.INFO.{name}", f"look at {key} when a hint says that it changed")
+    yield Grant("reconciler.events.>", "tell whoever listens what was found and done")
+
+
 def _hints(place: Place) -> Iterator[Grant]:
-    yield Grant(f"{place.event_prefix}.ADVISORY.STREAM.>", "hints that a stream changed")
-    yield Grant(f"{place.event_prefix}.ADVISORY.CONSUMER.CREATED.>", "hints that a consumer was created")
-    yield Grant(f"{place.event_prefix}.ADVISORY.CONSUMER.DELETED.>", "hints that a consumer was deleted")
-    yield Grant(f"{place.event_prefix}.ADVISORY.CONSUMER.PAUSE.>", "hints that a consumer was paused")
-    yield Grant(f"{place.event_prefix}.ADVISORY.API", "hints that a consumer was updated, and who changed what")
+    for subject, what in (
+        ("STREAM.CREATED.*", "stream was created"),
+        ("STREAM.UPDATED.*", "stream was updated"),
+        ("STREAM.DELETED.*", "stream was deleted"),
+        ("CONSUMER.CREATED.*.*", "consumer was created"),
+        ("CONSUMER.DELETED.*.*", "consumer was deleted"),
+        ("CONSUMER.PAUSE.*.*", "consumer was paused or resumed"),
+        ("API", "consumer was updated, and who changed what"),
+    ):
+        yield Grant(f"{place.event_prefix}.ADVISORY.{subject}", f"hints that a {what}")
 
 
 def _least(grants: Iterable[Grant]) -> tuple[Grant, ...]:

@@ -92,11 +92,8 @@ class Scene:
     @cached_property
     def streams(self) -> Mapping[Key, Declared]:
         """Declared streams and buckets that are to exist, by the key of their stream."""
-        return {
-            key.stream_key: declared
-            for key, declared in self.desired.resources.items()
-            if key.is_stream and declared.intent.state is State.PRESENT
-        }
+        declared = self.desired.streams
+        return {key: entry for key, entry in declared.items() if entry.intent.state is State.PRESENT}
 
     @cached_property
     def limited_streams(self) -> frozenset[Key]:

@@ -54,12 +54,12 @@ def create(name: str, target: ConsumerTarget, where: Place) -> Do:
         config = target.with_residue(_residue(target, where.start)).wire
     journal = target.journal(name, step, {"start": where.start})
     paused = encode_paused(config, journal, target.marker.owner, where.time + 2 * target.deadline)
-    return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH)
+    return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH, final=True)
 
 
 def in_place(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
     """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond)."""
-    start = int(seen.data.get("start", 0))
+    start = seen.journaled_start or 0
     if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to == start:
         return None
     still = hold_still(target, seen, memory)

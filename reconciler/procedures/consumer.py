@@ -124,6 +124,12 @@ class ConsumerSeen:
         return _journal_data(self.journal)
 
     @property
+    def journaled_start(self) -> int | None:
+        """The position that the journal names; None when it names none, or somebody damaged it."""
+        start = self.data.get("start")
+        return start if isinstance(start, int) and 0 <= start <= units.MAX_INT64 else None
+
+    @property
     def filters(self) -> tuple[str, ...]:
         """What it delivers now."""
         return delivered_by(self.config)
@@ -190,7 +196,8 @@ def new_filters(target: ConsumerTarget, seen: ConsumerSeen) -> tuple[str, ...]:
 
 def added_filters(target: ConsumerTarget, seen: ConsumerSeen) -> tuple[str, ...]:
     """Filters whose stored messages the consumer may have passed: new ones, and those a half-done procedure had added."""
-    candidates = {*seen.data.get("added", ()), *new_filters(target, seen)}
+    journaled = seen.data.get("added")
+    candidates = (*(journaled if isinstance(journaled, list) else ()), *new_filters(target, seen))
     return tuple(one for one in target.filters if one in candidates)
 
 

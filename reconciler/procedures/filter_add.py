@@ -127,7 +127,7 @@ class FilterAdd:
             return give_up(self.target, seen, replace(still, giving_up=self._position_loss(first)))
         start = min(first.seq, seen.floor + 1)
         if still.reset_to != start:
-            return Do(ResetConsumer(self.key, start), f"reset to {start}", replace(still, reset_to=start))
+            return Do(ResetConsumer(self.key, start), f"reset to {start}", replace(still, reset_to=start), final=True)
         return self._update(RESUME, seen, "update the filters", still)
 
     def _check(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:

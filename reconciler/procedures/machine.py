@@ -47,6 +47,8 @@ class Do:
     write: Write
     title: str
     memory: Any = None
+    final: bool = False
+    """The point of no return: once this is sent, the procedure can only go on."""
 
 
 @dataclass(frozen=True, slots=True)

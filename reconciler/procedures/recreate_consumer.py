@@ -131,7 +131,7 @@ class RecreateConsumer:
     def _delete(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], still: Memory) -> Step:
         """The consumer stands still: delete it once a hold stands at exactly its position."""
         if self._queue:
-            return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH)
+            return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH, final=True)
         searches = self._searches(seen)
         if any(one not in facts for one in searches):
             return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches), still)
@@ -140,7 +140,7 @@ class RecreateConsumer:
             return self._create_hold(seen, start, still)
         if self._start(hold) != start:
             return Do(DeleteConsumer(self.hold), "delete an outdated hold", still)
-        return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH)
+        return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH, final=True)
 
     def _create(self, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         """The consumer is away: create the new one where the hold says."""

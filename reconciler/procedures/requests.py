@@ -128,3 +128,8 @@ class ResetConsumer:
 Write = (
     CreateStream | UpdateStream | DeleteStream | CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer
 )
+
+
+def changed_by(write: Write) -> Key:
+    """What a write changes."""
+    return write.stream if isinstance(write, CreateStream | UpdateStream | DeleteStream) else write.consumer

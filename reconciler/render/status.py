@@ -1,4 +1,4 @@
-"""The state of every resource, as a document and as a table.
+"""The state of every resource: how one is judged, and the document of them all (`render.status_text` is its table).
 
 Invariant: what differs is never `Synced`, and what did not answer is `Unknown`, whatever else is known about it.
 """
@@ -6,12 +6,9 @@ Invariant: what differs is never `Synced`, and what did not answer is `Unknown`,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
-
-from rich.text import Text
+from typing import Any, NamedTuple
 
 from reconciler.model import units
 from reconciler.model.common import State
@@ -39,18 +36,18 @@ class Condition(StrEnum):
     UNMANAGED = "Unmanaged"
 
 
-_STYLES = {
-    Condition.SYNCED: "green",
-    Condition.OUT_OF_SYNC: "yellow",
-    Condition.PROGRESSING: "magenta",
-    Condition.BLOCKED: "bold red",
-    Condition.ERROR: "bold red",
-    Condition.SUSPENDED: "cyan",
-    Condition.UNKNOWN: "yellow",
-    Condition.UNMANAGED: "dim",
-}
 SETTLED = frozenset({Condition.SYNCED, Condition.UNMANAGED, Condition.SUSPENDED})
 """Nothing more is going to happen by itself."""
+
+
+class Judgement(NamedTuple):
+    """What one resource is found to be, and what there is to say about it."""
+
+    condition: Condition
+    message: str = ""
+
+
+SYNCED = Judgement(Condition.SYNCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +74,43 @@ class View:
 def statuses(desired: Desired, live: Live, plan: Plan) -> tuple[ResourceStatus, ...]:
     """Every declared resource, and what is ours without being declared."""
     changes = {change.key: change for change in plan.changes}
-    found = [_declared(declared, live, changes.pop(declared.key, None)) for declared in desired.resources.values()]
-    found += [ResourceStatus(key, _condition(change), _message(change), change) for key, change in changes.items()]
-    return tuple(sorted(found, key=lambda status: status.key))
+    keys = {**desired.resources, **desired.held_back, **changes}
+    found = ((key, changes.get(key)) for key in keys)
+    all_of_them = (ResourceStatus(key, *judged(desired, live, key, change), change) for key, change in found)
+    return tuple(sorted(all_of_them, key=lambda status: status.key))
+
+
+_LEFT = frozenset({"policy", "not-targeted"})
+"""Nothing stands in the way of these: they were only not asked for."""
+
+
+def judged(desired: Desired, live: Live, key: Key, change: Change | None) -> Judgement:
+    """What this resource is, by what is live and by what a plan of everything found to be done about it."""
+    declared = desired.resources.get(key)
+    if key.kind != "WorkerPool" and (unknown := live.why_unknown(key)):
+        return Judgement(Condition.UNKNOWN, unknown)
+    if change is None:
+        return _left_alone(desired, declared, key)
+    if any(reason.code == "suspended" for reason in change.reasons):
+        return Judgement(Condition.SUSPENDED, _message(change))
+    if declared is None and any(reason.code == "policy" for reason in change.reasons):
+        return Judgement(Condition.UNMANAGED, f"no longer declared; {change.reasons[0].message} ({change.reasons[0].way_out})")
+    seen = live.seen(key) if declared is not None and change.action is Action.PROCEDURE else None
+    if seen is not None and (journal := seen.marker.journal) is not None:
+        return Judgement(Condition.PROGRESSING, f"{journal.name}: {journal.step}")
+    blocked = change.action is Action.BLOCKED and not any(reason.code in _LEFT for reason in change.reasons)
+    return Judgement(Condition.BLOCKED if blocked else Condition.OUT_OF_SYNC, _message(change))
+
+
+def _left_alone(desired: Desired, declared: Declared | None, key: Key) -> Judgement:
+    """A resource with nothing to be done about it."""
+    if key in desired.held_back:
+        return Judgement(Condition.UNKNOWN, desired.held_back[key])
+    if declared is not None and declared.intent.state is State.UNMANAGED:
+        return Judgement(Condition.UNMANAGED)
+    if declared is not None and declared.intent.suspend:
+        return Judgement(Condition.SUSPENDED)
+    return SYNCED
 
 
 def remembered(live: Live, owner: str) -> tuple[ResourceStatus, ...]:
@@ -122,23 +153,6 @@ def status_document(view: View, leader: str | None) -> Json:
     }
 
 
-def status_lines(found: tuple[ResourceStatus, ...]) -> Iterator[Text]:
-    """A table, worst news marked, and the sum in the last line."""
-    width = max((len(printable(str(status.key))) for status in found), default=0)
-    for status in found:
-        line = Text.assemble(
-            (f"{status.condition.value:<11}", _STYLES[status.condition]), f"  {printable(str(status.key)):<{width}}"
-        )
-        if status.message:
-            line.append(f"  {status.message}", style="dim")
-        line.rstrip()
-        yield line
-    yield Text()
-    yield Text(
-        "Status: " + (", ".join(f"{count} {name}" for name, count in _summary(found).items() if count) or "nothing declared")
-    )
-
-
 def _remembered(key: Key, seen: LiveStream | LiveConsumer, normal: Config) -> ResourceStatus:
     marker = seen.marker
     if marker.journal is not None:
@@ -148,27 +162,6 @@ def _remembered(key: Key, seen: LiveStream | LiveConsumer, normal: Config) -> Re
     if seen.spec in (seen.digest, digest(declared)):
         return ResourceStatus(key, Condition.SYNCED)
     return ResourceStatus(key, Condition.OUT_OF_SYNC, "differs from what was last applied; `status -f` says in what")
-
-
-def _declared(declared: Declared, live: Live, change: Change | None) -> ResourceStatus:
-    key = declared.key
-    unknown = live.why_unknown(key)
-    if unknown:
-        return ResourceStatus(key, Condition.UNKNOWN, unknown, change)
-    if change is None and declared.intent.state is State.UNMANAGED:
-        return ResourceStatus(key, Condition.UNMANAGED)
-    if declared.intent.suspend and (change is None or any(reason.code == "suspended" for reason in change.reasons)):
-        return ResourceStatus(key, Condition.SUSPENDED, _message(change) if change else "", change)
-    if change is None:
-        return ResourceStatus(key, Condition.SYNCED)
-    seen = live.seen(key)
-    if seen is not None and seen.marker.journal is not None and change.action is Action.PROCEDURE:
-        return ResourceStatus(key, Condition.PROGRESSING, f"{seen.marker.journal.name}: {seen.marker.journal.step}", change)
-    return ResourceStatus(key, _condition(change), _message(change), change)
-
-
-def _condition(change: Change) -> Condition:
-    return Condition.BLOCKED if change.action is Action.BLOCKED else Condition.OUT_OF_SYNC
 
 
 def _message(change: Change) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +51,13 @@ def steps(page: str) -> Iterator[Command | tuple[str, str]]:
                 yield Command(line, kept, codes[0] if codes else 0)
 
 
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def pages_with_steps() -> list[Path]:
     return [page for page in PAGES if any(steps(page.read_text(encoding="utf-8")))]
 
@@ -57,8 +68,23 @@ def test_what_a_page_shows_is_what_happens(page: Path, server: Server, tmp_path:
     here.mkdir()
     shutil.copytree(ROOT / "manifests", here / "manifests")
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    http = f"127.0.0.1:{free_port()}"
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     environ = {"PATH": path, "HOME": str(tmp_path), "NATS_URL": server.url, "COLUMNS": "160", "LC_ALL": "C.UTF-8"}
-    for step in steps(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    if "127.0.0.1:8080" in text:
+        environ |= {"RECONCILER_HTTP": http, "RECONCILER_DAEMON": f"http://{http}"}
+    try:
+        follow(text.replace("127.0.0.1:8080", http), here, environ)
+    finally:
+        for pid in here.glob("*.pid"):  # what a page has started and, because it failed, not ended
+            with suppress(ProcessLookupError):
+                os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
+
+
+def follow(page: str, here: Path, environ: dict[str, str]) -> None:
+    """Writes the files and runs the commands of a page."""
+    for step in steps(page):
         if not isinstance(step, Command):
             (here / step[0]).write_text(step[1], encoding="utf-8")
             continue

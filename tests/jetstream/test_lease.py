@@ -13,12 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import LeaseHeld, LeaseLost, Refused
+from reconciler.engine.ports import Ports
+from reconciler.engine.sending import Sender
+from reconciler.engine.throttle import Throttle
+from reconciler.errors import LeaseHeld, LeaseLost, NoAnswer, Refused
 from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.clock import SystemClock
+from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.writer import JetStreamWriter
+from reconciler.model.identity import Key
+from reconciler.procedures.requests import CreateStream
+from tests.engine.conftest import Watcher
 from tests.jetstream.conftest import Connect
 from tests.support.clusters import Cluster
+from tests.support.proxy import Proxy
 from tests.support.servers import Server
+from tests.support.wire import Wire
 
 TTL = 2.0
 WITHIN = TTL + 2.0
@@ -196,6 +208,63 @@ async def test_a_short_outage_does_not_cost_the_lease(connect: Connect, server: 
         lease.check()
         await asyncio.sleep(0.05)
     lease.check()
+    await lease.release()
+
+
+async def test_nothing_comes_between_the_check_of_the_lease_and_the_way_out_of_the_process(
+    api: JetStreamApi, server: Server
+) -> None:
+    """Else a process that freezes there would send, when it wakes, all that it had ready."""
+    async with lease_of(api).take() as lease:
+        apis = DomainApis(api.connection)
+        ports = Ports(JetStreamReader(apis), JetStreamWriter(apis), lease, SystemClock(), Watcher())
+        sender = Sender(ports, Throttle(0, SystemClock()), lambda _, config: config)
+        before = server.monitor("varz")["in_msgs"]
+        sending = [sender.send(CreateStream(Key("Stream", name), b"{}")) for name in ("A", "B", "C")]
+        for number, one in enumerate(sending, 1):
+            one.send(None)  # as far as it goes by itself: the event loop does not run meanwhile
+            server.wait_for(lambda: server.monitor("varz")["in_msgs"] == before + number)  # noqa: B023 - asked at once
+        for one in sending:
+            one.close()
+
+
+async def test_a_holder_that_is_cut_off_takes_back_what_is_on_its_way(server: Server, connect: Connect) -> None:
+    async with Proxy(server.port, window=1024) as proxy, await Wire.connect(server.url) as wire:
+        api = JetStreamApi(await connect(proxy.url, timeout=30.0))
+        lease = lease_of(api)
+        await lease.acquire()
+        proxy.stall()
+        long = {"long": "x" * 100_000}
+        names = [f"S{number}" for number in range(10)]
+        asked = [asyncio.create_task(api.create_stream(name, {"name": name, "metadata": long})) for name in names]
+        await lease.until_lost()
+        proxy.mend()
+        assert {type(one) for one in await asyncio.gather(*asked, return_exceptions=True)} == {NoAnswer}
+        await api.connection.wait_connected()
+        await lease.acquire()
+        assert (await wire.expect("STREAM.NAMES"))["streams"] == ["KV_reconciler-prod"]
+        await lease.release()
+
+
+async def test_a_lease_that_somebody_ended_is_not_used_before_its_holder_has_noticed(api: JetStreamApi) -> None:
+    holder, successor = lease_of(api, host="alive"), lease_of(api)
+    await holder.acquire()
+    state = await successor.show()
+    assert state is not None
+    assert await successor.evict(state)
+    await successor.acquire()
+    assert successor.held()
+    assert not holder.held()
+    assert await holder.until_lost() == "taken by another process"
+    await successor.release()
+
+
+async def test_it_says_since_when_it_is_held(api: JetStreamApi) -> None:
+    lease = lease_of(api, at="long ago")
+    await lease.acquire()
+    state = await lease.show()
+    assert state is not None
+    assert state.holder.at.startswith("20")
     await lease.release()
 
 

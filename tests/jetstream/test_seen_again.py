@@ -38,7 +38,7 @@ async def test_a_later_look_says_what_a_first_look_says(any_server: Server, conn
         for name in NAMES:
             await _put(wire, name)
         before = await reader.snapshot(EVERYTHING)
-        assert all(seen.head for seen in before.consumers_of(STREAM).values()), "this server's answers are never recognised"
+        assert all(seen.state for seen in before.consumers_of(STREAM).values()), "this server's answers are never recognised"
         await wire.publish("s.x")
         await _put(wire, "c1", "update", description="drifted")
         await _put(wire, "c2", "update", metadata={"reconciler.owner": "other"})

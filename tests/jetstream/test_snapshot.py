@@ -180,7 +180,7 @@ async def test_refresh_reads_exactly_the_keys_it_was_given(server: Server, wire:
     await _make(wire, "NEW")
     apis("").requests.clear()
     keys = [Key("Consumer", "c0", "A"), Key("Consumer", "c1", "A"), _stream("B"), _stream("NEW")]
-    after = await reader.refresh(before, keys)
+    after = before.patched(await reader.refresh(before, keys))
     assert set(after.streams) == {_stream("A"), _stream("NEW")}
     assert set(after.consumers_of(_stream("A"))) == {"c1", "c2"}
     assert after.unknown == {}
@@ -195,7 +195,7 @@ async def test_many_keys_of_one_stream_are_refreshed_by_one_list(server: Server,
     live = await reader.snapshot(EVERYTHING)
     await wire.expect("CONSUMER.DELETE.A.c7")
     apis("").requests.clear()
-    after = await reader.refresh(live, [Key("Consumer", f"c{number}", "A") for number in range(30)])
+    after = live.patched(await reader.refresh(live, [Key("Consumer", f"c{number}", "A") for number in range(30)]))
     assert len(after.consumers_of(_stream("A"))) == 29
     assert apis("").requests == Counter({"CONSUMER.LIST": 1})
 
@@ -205,7 +205,7 @@ async def test_silence_during_a_refresh_removes_nothing(server: Server, wire: Wi
     reader = JetStreamReader(await _apis(connect, server, timeout=1.0))
     live = await reader.snapshot(EVERYTHING)
     server.freeze()
-    after = await reader.refresh(live, [Key("Consumer", "c0", "A"), _stream("A")])
+    after = live.patched(await reader.refresh(live, [Key("Consumer", "c0", "A"), _stream("A")]))
     server.thaw()
     assert (set(after.streams), set(after.consumers_of(_stream("A")))) == ({_stream("A")}, {"c0", "c1"})
     assert after.why_unknown(_stream("A"))

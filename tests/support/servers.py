@@ -117,6 +117,12 @@ class Server:
         """Continue after `freeze`."""
         self._alive().send_signal(signal.SIGCONT)
 
+    def successor(self, store: Path | None = None, **how: str) -> Server:
+        """Another server for the same ports, on the same store unless it gets one of its own; `how` as for any server."""
+        new = Server(store or self.store, **how)
+        new.port, new.monitor_port = self.port, self.monitor_port
+        return new
+
     def restart(self) -> None:
         """Stop if need be, then start on the same ports and store."""
         self.stop()

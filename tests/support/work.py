@@ -32,6 +32,8 @@ class Work:
     delivered: set[int] = field(default_factory=set)
     handled: set[int] = field(default_factory=set)
     duplicates: list[int] = field(default_factory=list)
+    unfinished: dict[int, str] = field(default_factory=dict)
+    """Where to acknowledge what a worker sits on."""
 
     async def publish(self, *subjects: str) -> None:
         """One message each, numbered on."""
@@ -51,7 +53,16 @@ class Work:
             if finish:
                 await self.wire.client.request(message.reply, b"+ACK", timeout=5)
                 self.handled.add(number)
+            else:
+                self.unfinished[number] = message.reply
         return len(messages)
+
+    async def finish(self) -> None:
+        """The worker acknowledges what it sits on."""
+        for number, reply in self.unfinished.items():
+            await self.wire.client.request(reply, b"+ACK", timeout=5)
+            self.handled.add(number)
+        self.unfinished.clear()
 
     async def drain(self) -> None:
         """Work until nothing is pending and nothing unacknowledged, redeliveries included."""

@@ -1,6 +1,7 @@
 """Runs every measure; one line of JSON each on stdout, progress on stderr, exit code 1 when a limit does not hold.
 
-    python -m tools.bench             everything, some ten minutes
+    python -m tools.bench             everything, some forty minutes
+    python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon
     QUICK=1 python -m tools.bench     small sizes, where ratios still say something
     QUICK=tiny python -m tools.bench  only proves that every measure runs; nothing is judged by its speed
 
@@ -13,30 +14,32 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from reconciler.manifests.loader import Loader
 from tests.support.servers import Server
+from tools.bench import daemon
+from tools.bench.audit import audit
 from tools.bench.big_consumers import big_consumers
 from tools.bench.creating import creating
 from tools.bench.loading import loading
 from tools.bench.measure import FULL, QUICK, TINY, Measure, Sizes, tell
 from tools.bench.memory import memory
-from tools.bench.noop_pass import NoopPass
+from tools.bench.noop_pass import AUDITED_UP_TO, NoopPass
 from tools.bench.workload import connected, documents, fill, write_by_stream
 
 _SIZES = {"": FULL, "0": FULL, "1": QUICK, "tiny": TINY}
-_AUDITED_UP_TO = 10_000
-"""The audit repeats every answer; with more, it is the audit that is measured."""
+_FEW = 20
+"""Consumers of the daemon whose latency is limited."""
 
 
-def main() -> int:
+def main(wanted: Iterable[str] = ()) -> int:
     """Prints each line as soon as it is known."""
     sizes = _SIZES[os.environ.get("QUICK", "")]
     failed = False
     with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as scratch:
-        for measure in _all(sizes, Path(scratch)):
+        for measure in _all(sizes, Path(scratch), frozenset(wanted)):
             ok = measure.ok or (sizes is TINY and measure.ratio is not None)
             failed |= not ok
             sys.stdout.buffer.write(measure.line() + b"\n")
@@ -44,25 +47,71 @@ def main() -> int:
     return int(failed)
 
 
-def _all(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+def _all(sizes: Sizes, scratch: Path, wanted: frozenset[str] = frozenset()) -> Iterator[Measure]:
+    """Group by group, each with servers and a directory of its own."""
+    groups: dict[str, Callable[[Sizes, Path], Iterable[Measure]]] = {
+        "loading": _loading,
+        "passes": _passes,
+        "creating": _creating,
+        "listing": _listing,
+        "audit": _audit,
+        "latency": _latency,
+        "daemon": _daemon,
+    }
+    if unknown := wanted - groups.keys():
+        sys.exit(f"bench: no such group: {', '.join(sorted(unknown))} (there are {', '.join(groups)})")
+    for name, group in groups.items():
+        if not wanted or name in wanted:
+            yield from group(sizes, scratch / name)
+
+
+def _loading(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     tell(f"loading {sizes.documents} documents")
-    yield from loading(scratch / "loading", sizes.documents)
+    yield from loading(scratch, sizes.documents)
+
+
+def _passes(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     for consumers in sizes.consumers:
-        yield from _passes(scratch / f"passes-{consumers}", sizes, consumers)
+        manifests = write_by_stream(scratch / f"manifests-{consumers}", documents(consumers, sizes.streams))
+        with Server(scratch / f"server-{consumers}") as server:
+            yield from asyncio.run(_noop_passes(server, manifests, sizes, consumers))
+            tell(f"memory of a process with {consumers} consumers")
+            yield memory(server.url, manifests, consumers)
+
+
+def _creating(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     tell(f"creating {sizes.creates} consumers, {2 * sizes.rounds + 2} times")
-    with Server(scratch / "creating") as server:
-        yield asyncio.run(_creating(server, scratch, sizes))
+    with Server(scratch / "server") as server:
+        yield asyncio.run(_create(server, scratch, sizes))
+
+
+def _listing(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     tell(f"listing {sizes.filtered} consumers with {sizes.filters} filters")
-    with Server(scratch / "big") as server:
+    with Server(scratch / "server") as server:
         yield asyncio.run(_big_consumers(server, sizes))
 
 
-def _passes(scratch: Path, sizes: Sizes, consumers: int) -> Iterator[Measure]:
-    manifests = write_by_stream(scratch / "manifests", documents(consumers, sizes.streams))
+def _audit(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    tell("listening to the API audit while somebody polls")
     with Server(scratch / "server") as server:
-        yield from asyncio.run(_noop_passes(server, manifests, sizes, consumers))
-        tell(f"memory of a process with {consumers} consumers")
-        yield memory(server.url, manifests, consumers)
+        yield from asyncio.run(audit(server.url, seconds=sizes.rounds))
+
+
+def _latency(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    tell(f"{sizes.edits} edits to be repaired by a daemon")
+    manifests = write_by_stream(scratch / "manifests", documents(_FEW, 2))
+    with Server(scratch / "server") as server:
+        yield asyncio.run(daemon.small(server.url, manifests, scratch, sizes.edits))
+
+
+def _daemon(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    for consumers in sizes.consumers:
+        here = scratch / str(consumers)
+        manifests = write_by_stream(here / "manifests", documents(consumers, sizes.streams))
+        with Server(here / "server") as server, asyncio.Runner() as runner:
+            measures = daemon.big(server.url, manifests, here, sizes, consumers)
+            while (measure := runner.run(anext(measures, None))) is not None:
+                yield measure
 
 
 async def _noop_passes(server: Server, manifests: Path, sizes: Sizes, consumers: int) -> list[Measure]:
@@ -73,12 +122,12 @@ async def _noop_passes(server: Server, manifests: Path, sizes: Sizes, consumers:
         tell(f"passing over {consumers} consumers")
         passes = NoopPass(apis, desired, sizes.rounds)
         found = await passes.measures()
-        if consumers <= _AUDITED_UP_TO:
+        if consumers <= AUDITED_UP_TO:
             found.append(await passes.audited(server))
         return found
 
 
-async def _creating(server: Server, scratch: Path, sizes: Sizes) -> Measure:
+async def _create(server: Server, scratch: Path, sizes: Sizes) -> Measure:
     async with connected(server.url) as apis:
         return await creating(apis, scratch, sizes.creates, sizes.rounds)
 
@@ -89,4 +138,4 @@ async def _big_consumers(server: Server, sizes: Sizes) -> Measure:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -29,11 +29,27 @@ class Sizes:
     filtered: int
     """Consumers with many filters."""
     filters: int
+    edits: int
+    """By others, to be repaired by a daemon."""
+    churn: float
+    """Seconds for which others change what a daemon keeps."""
 
 
-FULL = Sizes(consumers=(10_000, 100_000), streams=100, rounds=5, creates=2_000, documents=100_000, filtered=10_000, filters=500)
-QUICK = Sizes(consumers=(2_000,), streams=20, rounds=3, creates=1_000, documents=2_000, filtered=300, filters=500)
-TINY = Sizes(consumers=(300,), streams=3, rounds=1, creates=64, documents=200, filtered=8, filters=50)
+FULL = Sizes(
+    consumers=(10_000, 100_000),
+    streams=100,
+    rounds=5,
+    creates=2_000,
+    documents=100_000,
+    filtered=10_000,
+    filters=500,
+    edits=200,
+    churn=600.0,
+)
+QUICK = Sizes(
+    consumers=(2_000,), streams=20, rounds=3, creates=1_000, documents=2_000, filtered=300, filters=500, edits=200, churn=20.0
+)
+TINY = Sizes(consumers=(300,), streams=3, rounds=1, creates=64, documents=200, filtered=8, filters=50, edits=10, churn=2.0)
 """Proves that every measure still runs; its figures mean nothing."""
 
 

@@ -1,0 +1,192 @@
+"""Puts a daemon together: manifests, connection, lease, hints, telemetry, HTTP; and takes it apart again.
+
+Invariant: whatever was started here has ended when `serve` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from reconciler import __version__
+from reconciler.cli.connecting import settings_of
+from reconciler.cli.embedded import embedded_server
+from reconciler.cli.exitcodes import ExitCode
+from reconciler.cli.flags import PlanFlags, SourceFlags
+from reconciler.cli.rules import rules_of
+from reconciler.cli.session import Session
+from reconciler.cli.welcome import welcome
+from reconciler.engine import Daemon, DaemonOptions, Manifests, Neighbours, State, SystemClock, make_state, tracked_ports
+from reconciler.errors import Problem, UsageError
+from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints
+from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.writer import JetStreamWriter
+from reconciler.manifests.loader import Loaded
+from reconciler.model.desired import Desired
+from reconciler.observe import logs
+from reconciler.observe.board import Board, Process
+from reconciler.observe.events import Events
+from reconciler.observe.http import HttpServer
+from reconciler.observe.metrics import Metrics
+from reconciler.observe.telemetry import Telemetry
+from reconciler.plan.change import Rules
+
+log = structlog.get_logger(__name__)
+
+_SAME_WISH = 0.5
+"""Seconds within which a second signal is the first one once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How `reconciler run` was asked to run."""
+
+    options: DaemonOptions
+    embedded: Path | None
+    """The data directory of a server of our own."""
+    http: str
+    http_token: str
+    audit: str
+    log_format: str
+
+
+@dataclass
+class _News:
+    """What the manifests tell, before and after there is a daemon to hear it."""
+
+    daemon: Daemon | None = None
+    warned: set[Problem] = field(default_factory=set)
+
+    def problems(self, problems: tuple[Problem, ...]) -> None:
+        if self.daemon is not None:
+            self.daemon.manifests_refused(problems)
+
+    def loaded(self, loaded: Loaded) -> None:
+        for warning in loaded.warnings:
+            if warning not in self.warned:
+                log.warning("manifests.warning", file=warning.file, line=warning.line, code=warning.code, message=warning.message)
+        self.warned = set(loaded.warnings)
+        if self.daemon is not None:
+            self.daemon.manifests_loaded(loaded.desired)
+
+
+async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving: Serving) -> ExitCode:
+    """Runs until a signal ends it."""
+    if not source.files:
+        msg = "which manifests? Give a file or directory with -f PATH (or RECONCILER_FILE)"
+        raise UsageError(msg)
+    text = serving.log_format == "text" or (serving.log_format == "auto" and sys.stderr.isatty())
+    logs.configure(sys.stderr, json=not text, level=logging.DEBUG if session.terminal.debug else logging.INFO)
+    address = _address(serving.http)
+    news = _News()
+    manifests = Manifests(source.files, source.env, SystemClock(), on_problems=news.problems, on_loaded=news.loaded)
+    await manifests.load()
+    async with AsyncExitStack() as stack:
+        settings = await _settings(session, manifests.desired, serving, stack)
+        connection = await stack.enter_async_context(await Connection.start(settings, f"reconciler-{secrets.token_hex(4)}"))
+        state, apis = _state(session, flags, serving, manifests.desired, connection)
+        holder = Holder(source=", ".join(source.files), revision=manifests.desired.revision)
+        lease = KvLease(apis(""), state.board.process.owner, holder)
+        hints, daemon = _joined(state, apis, lease, manifests, AuditMode(serving.audit))
+        http = HttpServer(daemon.control, state.telemetry.render, token=serving.http_token)
+        await http.start(*address)
+        stack.push_async_callback(http.stop)
+        log.info("http.listening", url=http.url)
+        news.daemon = daemon
+        daemon.manifests_loaded(manifests.desired)
+        await hints.start()
+        stack.push_async_callback(hints.stop)
+        _obey_signals(daemon)
+        if text:
+            greeting = welcome(session.terminal, daemon.control, settings.servers[0], http.url)
+            stack.callback(asyncio.create_task(greeting).cancel)
+        await daemon.run()
+        log.info("process.stopped")
+    return ExitCode.OK
+
+
+async def _settings(session: Session, desired: Desired, serving: Serving, stack: AsyncExitStack) -> ConnectionSettings:
+    if serving.embedded is None:
+        return settings_of(session, desired)
+    if session.connection.server or session.connection.context:
+        msg = "--embedded is a server of our own: give either it or --server/--context"
+        raise UsageError(msg)
+
+    def died(why: str) -> None:
+        log.error("embedded.died", error=why)
+
+    url = await stack.enter_async_context(embedded_server(serving.embedded, died))
+    return ConnectionSettings(servers=(url,))
+
+
+def _state(
+    session: Session, flags: PlanFlags, serving: Serving, desired: Desired, connection: Connection
+) -> tuple[State, DomainApis]:
+    """What the daemon knows and tells, and what it asks JetStream through."""
+
+    def rules(desired: Desired) -> Rules:
+        return rules_of(flags, session.owner(desired.governance.owner, desired.environment))
+
+    owner = rules(desired).owner
+    metrics = Metrics()
+    telemetry = Telemetry(metrics, structlog.get_logger("reconciler"), Events(owner, connection.publish, metrics))
+    process = Process(pid=os.getpid(), host=socket.gethostname(), version=__version__, owner=owner)
+    board = Board(SystemClock().now, process)
+    return make_state(serving.options, rules, telemetry, board), DomainApis(connection, on_answer=telemetry.api_answered)
+
+
+def _joined(state: State, apis: DomainApis, lease: KvLease, manifests: Manifests, audit: AuditMode) -> tuple[Hints, Daemon]:
+    """The daemon, and the hints that it is told: each knows the other."""
+
+    def on_hint(hint: Hint) -> None:
+        daemon.hint(hint.key, hint.author)
+
+    def on_lost(why: str) -> None:
+        daemon.hints_lost(why)
+
+    listener = HintListener(on_hint=on_hint, on_lost=on_lost, on_audit=state.audited, wants=state.concerns)
+    hints = Hints(apis.connection, listener, audit)
+    ports = tracked_ports(state, JetStreamReader(apis), JetStreamWriter(apis), lease, hints.expecting)
+    daemon = Daemon(state, Neighbours(ports=ports, link=apis.connection, lease=lease, manifests=manifests))
+    return hints, daemon
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        msg = f"--http {text}: expected HOST:PORT, e.g. 127.0.0.1:8080 (port 0: any free one)"
+        raise UsageError(msg)
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - `:8080` asks for it
+
+
+def _obey_signals(daemon: Daemon) -> None:
+    loop = asyncio.get_running_loop()
+    asked: list[float] = []
+
+    def end(number: int) -> None:
+        if asked and loop.time() - asked[0] < _SAME_WISH:
+            return  # sent to the process and to its group
+        if asked:
+            log.warning("process.killed", signal=signal.Signals(number).name)
+            os._exit(ExitCode.INTERRUPTED)
+        asked.append(loop.time())
+        log.info("process.stopping", signal=signal.Signals(number).name)
+        daemon.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, number)
+    loop.add_signal_handler(signal.SIGHUP, daemon.control.reload)

@@ -1,0 +1,40 @@
+"""What a person at a terminal is told when `reconciler run` has come up.
+
+Invariant: only text, only once; logs go their own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from rich.text import Text
+
+from reconciler.cli.terminal import Terminal
+from reconciler.jetstream.settings import redact
+from reconciler.observe.controls import MOST, Controls, StatusQuery
+from reconciler.render.status_text import status_lines
+
+_LOOK = 0.1
+
+
+async def welcome(terminal: Terminal, controls: Controls, nats: str, http: str) -> None:
+    """Waits until the daemon is ready, then shows the status and where to look."""
+    while controls.not_ready():  # noqa: ASYNC110 - probes ask the same way
+        await asyncio.sleep(_LOOK)
+    terminal.lines(status_lines(controls.status(StatusQuery(limit=MOST)), time.time_ns()))
+    terminal.lines(Text(line) for line in _further(redact(nats), http))
+
+
+def _further(nats: str, http: str) -> list[str]:
+    return [
+        "",
+        "Ready: what differs is repaired from now on. In another terminal:",
+        "",
+        f"  export NATS_URL={nats}",
+        f"  reconciler status --daemon {http}    # or {http}/status",
+        f"  curl {http}/metrics",
+        "",
+        "Ctrl-C ends it.",
+        "",
+    ]

@@ -1,0 +1,105 @@
+"""What could not be done, and when it is worth another try.
+
+| error | next try |
+|---|---|
+| transient (timeout, no leader, 503) | after 0.5 s to 5 min, full jitter, doubling |
+| for good (the server said no) | when the manifest or the live state has changed, else after 5 min |
+| the same, of a procedure | when they have changed, or on request |
+
+Invariant: nothing is given up silently: each key in here is shown as `Error`, with what was said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+
+from reconciler.engine.backoff import MOST, Backoff
+from reconciler.engine.outcome import End, Result
+from reconciler.errors import NatsError
+from reconciler.model.identity import Key
+from reconciler.plan.change import Change
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    config: bytes
+    live_config: bytes
+    until: float
+
+
+class Trouble:
+    """Keys that failed, by live key."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._backoff = Backoff(monotonic)
+        self._refused: dict[Key, _Refusal] = {}
+
+    def failed(self, change: Change, end: End) -> float:
+        """Notes a failure; seconds until the next try, NEVER when only a change brings one."""
+        key = change.key.live_key
+        if self._for_good(end):
+            wait = NEVER if change.machine is not None else MOST
+            self._refused[key] = _Refusal(change.config, change.live_config, self._monotonic() + wait)
+            return wait
+        return self._backoff.failed(key)
+
+    def due_in(self, change: Change) -> float:
+        """Seconds for which this change is left alone; 0 when it may be tried."""
+        key = change.key.live_key
+        if self.seen(change):
+            return 0.0
+        refusal = self._refused.get(key)
+        return self._backoff.due_in(key) if refusal is None else max(0.0, refusal.until - self._monotonic())
+
+    def seen(self, change: Change) -> bool:
+        """Forgets a refusal that was about something else than this; true when there was one."""
+        key = change.key.live_key
+        refusal = self._refused.get(key)
+        if refusal is None or (refusal.config, refusal.live_config) == (change.config, change.live_config):
+            return False
+        del self._refused[key]
+        return True
+
+    def changed(self, key: Key) -> None:
+        """Somebody has changed it: what the server has not answered before, and what was missing, is worth another try now."""
+        self._backoff.forget(key)
+        refusal = self._refused.get(key)
+        if refusal is not None and not refusal.live_config:
+            del self._refused[key]
+
+    def forget(self, key: Key) -> None:
+        """It worked, or somebody wants it tried now."""
+        self._backoff.forget(key)
+        self._refused.pop(key, None)
+
+    def forget_all(self) -> None:
+        """Everything may be different now."""
+        self._backoff.forget_all()
+        self._refused.clear()
+
+    def keep(self, keys: Container[Key]) -> None:
+        """Forgets all other keys: they are as they should be."""
+        for key in [key for key in self._keys() if key not in keys]:
+            self.forget(key)
+
+    def _keys(self) -> set[Key]:
+        return {key for key in (*self._backoff.troubled(), *self._refused) if isinstance(key, Key)}
+
+    def knows(self, key: Key) -> bool:
+        """Whether it has failed, and not worked since."""
+        return key in self._keys()
+
+    def counts(self) -> Mapping[str, int]:
+        """How many keys of each kind wait."""
+        return Counter(key.resource_key.kind for key in self._keys())
+
+    @staticmethod
+    def _for_good(end: End) -> bool:
+        if end.result is not Result.FAILED:
+            return False
+        return not isinstance(end.cause, NatsError) or not end.cause.transient

@@ -1,0 +1,120 @@
+"""One stream or consumer as a server showed it.
+
+Invariant: raw bytes and digests, not parsed trees, so that 100,000 consumers fit into memory; and what two looks at a consumer
+show alike is there once, so that a second look, while the first is still known, costs a fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+import orjson
+
+from reconciler.model.marker import NO_MARKER, OWNER, PROCEDURE, RESIDUE, SPEC, Marker, read_marker
+from reconciler.model.normal import digest, normal_consumer, normal_stream, packed
+
+_STATE = b',"delivered":{"consumer_seq":'
+"""Where the state begins, after configuration (preceded by names and creation); nothing within a configuration looks like it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    head: bytes
+    """The INFO answer (config, state and all we do not know) up to its state; all of it where the two are not told apart."""
+    state: bytes
+    """The rest of the answer."""
+    digest: str
+    owner: str
+    spec: str
+    """The digest in the marker: what was last applied."""
+    special: bool
+    """Carries residue or a journal: must be looked at closely."""
+    name: str
+
+    @property
+    def raw(self) -> bytes:
+        """The whole answer."""
+        return self.head + self.state
+
+    @property
+    def info(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = orjson.loads(self.raw)
+        return parsed
+
+    @property
+    def config(self) -> dict[str, Any]:
+        config: dict[str, Any] = self.info["config"]
+        return config
+
+    @property
+    def marker(self) -> Marker:
+        return read_marker(self.config.get("metadata")) if self.owner else NO_MARKER
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStream(_Seen):
+    """A stream as the server shows it."""
+
+    limits: Mapping[str, Any] | None = None
+    """The stream's consumer limits, which are its consumers' defaults; None when it has none."""
+
+    @classmethod
+    def seen(cls, info: dict[str, Any]) -> LiveStream:
+        """From an INFO (or an entry of a LIST) answer."""
+        config = info["config"]
+        metadata = config.get("metadata") or {}
+        return cls(
+            head=packed(info),
+            state=b"",
+            digest=digest(normal_stream(config, config["name"])),
+            owner=metadata.get(OWNER, ""),
+            spec=metadata.get(SPEC, ""),
+            special=RESIDUE in metadata or PROCEDURE in metadata,
+            name=config["name"],
+            limits=config.get("consumer_limits") or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveConsumer(_Seen):
+    """A consumer as the server shows it."""
+
+    server_made: bool
+
+    @classmethod
+    def seen(cls, info: dict[str, Any], raw: bytes = b"") -> LiveConsumer:
+        """From an INFO (or an entry of a LIST) answer; `raw` is that answer as it came, where it is at hand."""
+        config = info["config"]
+        metadata = config.get("metadata") or {}
+        raw = raw or packed(info)
+        ends = raw.find(b"}" + _STATE) + 1 or len(raw)  # the whole of it when it is written in another order than the servers'
+        found, spec = digest(normal_consumer(config)), metadata.get(SPEC, "")
+        return cls(
+            head=raw[:ends],
+            state=raw[ends:],
+            digest=found,
+            owner=intern(metadata.get(OWNER, "")),
+            spec=found if spec == found else spec,  # one text for both: they are the same nearly everywhere
+            special=RESIDUE in metadata or PROCEDURE in metadata,
+            name=info["name"],
+            server_made=_made_by_server(info["name"], config, metadata),
+        )
+
+    def seen_again(self, raw: bytes) -> LiveConsumer | None:
+        """This consumer in a later answer, without parsing it; None unless all that it was made from is the same to the byte."""
+        ends = len(self.head)
+        if not self.state or not raw.startswith(self.head) or not raw.startswith(_STATE, ends):
+            return None
+        again = (self.digest, self.owner, self.spec, self.special, self.name, self.server_made)
+        return LiveConsumer(self.head, raw[ends:], *again)
+
+
+def _made_by_server(name: str, config: Mapping[str, Any], metadata: Mapping[str, str]) -> bool:
+    """Whether the server itself keeps this consumer for a source or a mirror: never ours to touch."""
+    if config.get("sourcing") or config.get("direct"):
+        return True
+    prefixed = name.startswith(("JS_SRC_", "JS_MIRROR_"))
+    return prefixed and any(key.startswith(("_nats.src.", "_nats.mirror.")) for key in metadata)

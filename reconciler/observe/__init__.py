@@ -1,0 +1,1 @@
+"""What others see of a running process: metrics, logs, events, status, HTTP."""

@@ -1,0 +1,83 @@
+"""What is ours and no longer declared, and what goes along with a stream that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from reconciler.model.common import State
+from reconciler.model.identity import Key
+from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.decide import delete
+from reconciler.plan.scene import Scene
+from reconciler.procedures.recreate_consumer import held_consumer
+
+
+def undeclared(scene: Scene) -> frozenset[Key]:
+    """Streams of ours that are no longer declared."""
+    owner, declared = scene.rules.owner, scene.desired.streams
+    return frozenset(key for key, stream in scene.live.streams.items() if stream.owner == owner and key not in declared)
+
+
+def removed_streams(scene: Scene, keys: Iterable[Key]) -> Iterator[Change]:
+    """Deletes of such streams."""
+    for key in keys:
+        yield _protected(scene, delete(scene, key.resource_key, scene.live.streams[key], Cause.PRUNE))
+
+
+def removed_consumers(scene: Scene, streams: Iterable[Key], *, prune: bool) -> Iterator[Change]:
+    """Deletes of consumers of ours that are no longer declared; without `prune`, only of what goes with a declared delete."""
+    owner, resources = scene.rules.owner, scene.desired.resources
+    for stream in streams:
+        declared = scene.desired.consumers.get(stream, {})
+        for name, consumer in scene.live.consumers_of(stream).items():
+            if name in declared or consumer.owner != owner or not (prune or consumer.special):
+                continue
+            key = Key("Consumer", name, stream.name, stream.domain)
+            wanted_by = (held_consumer(key, consumer.config) if consumer.special else None) or key
+            if wanted_by not in resources:
+                if prune and not _held_back(scene, name):
+                    yield _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
+            elif resources[wanted_by].intent.state is State.ABSENT:
+                yield delete(scene, key, consumer, Cause.MANIFEST)  # a hold goes with the consumer whose place it keeps
+
+
+def folded(changes: Iterable[Change]) -> list[Change]:
+    """The changes; deletes of consumers are part of their stream's own delete."""
+    everything = list(changes)
+    gone = {change.key.stream_key for change in everything if change.key.is_stream and change.action is Action.DELETE}
+    kept = []
+    inside: dict[Key, list[Key]] = {}
+    for change in everything:
+        deleting = Action.DELETE in (change.action, change.wanted)
+        if change.key.kind == "Consumer" and deleting and change.key.stream_key in gone:
+            inside.setdefault(change.key.stream_key, []).append(change.key)
+        else:
+            kept.append(change)
+    return [
+        replace(c, touches=tuple(sorted(inside[c.key.stream_key]))) if c.key.is_stream and c.key.stream_key in inside else c
+        for c in kept
+    ]
+
+
+def _held_back(scene: Scene, consumer: str) -> bool:
+    """A pool whose files are incomplete keeps its consumers as they are."""
+    prefixes = (pool.consumer_prefix for name, pool in scene.desired.pools.items())
+    return any(consumer.startswith(f"{prefix}-") for prefix in prefixes)
+
+
+def _protected(scene: Scene, change: Change) -> Change:
+    if change.action is not Action.DELETE or not scene.desired.governance.protect_names:
+        return change
+    if change.key.is_stream and not _has_ours(scene, change.key):
+        return change
+    if scene.rules.allows("delete", change.key):
+        return change
+    way_out = f"remove it by a tombstone (`state: absent`), or allow it: `--allow delete={change.key}`"
+    reason = Reason("protected-name", "the policy protects consumer names", way_out)
+    return change.blocked(reason)
+
+
+def _has_ours(scene: Scene, stream: Key) -> bool:
+    """Whether consumers of ours would go with a stream."""
+    return any(consumer.owner == scene.rules.owner for consumer in scene.live.consumers_of(stream).values())

@@ -1,0 +1,135 @@
+"""A status document as people read it: the same table, whether it was read from NATS or comes from a daemon.
+
+Invariant: it is made from the document alone; what came from elsewhere can neither break a line nor steer the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from reconciler.model import units
+from reconciler.render.status import Condition
+from reconciler.render.values import counted, printable, show
+
+Json = Mapping[str, Any]
+
+_STYLES = {
+    Condition.SYNCED: "green",
+    Condition.OUT_OF_SYNC: "yellow",
+    Condition.PROGRESSING: "magenta",
+    Condition.BLOCKED: "bold red",
+    Condition.ERROR: "bold red",
+    Condition.SUSPENDED: "cyan",
+    Condition.UNKNOWN: "yellow",
+    Condition.UNMANAGED: "dim",
+}
+_SHOWN_PROBLEMS = 20
+
+
+def status_lines(document: Json, now: int) -> Iterator[Text]:
+    """A table, worst news marked, and the sum in the last line; `now` is nanoseconds since the epoch."""
+    resources = document["resources"]
+    width = max((len(printable(resource["key"])) for resource in resources), default=0)
+    for resource in resources:
+        yield _resource_line(resource, width, now)
+    yield Text()
+    counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
+    yield Text(f"Status: {counts or 'nothing declared'}")
+
+
+def daemon_lines(document: Json, now: int) -> Iterator[Text]:
+    """What a daemon has to say beyond its resources: who it is, what it works from, and what stands in its way."""
+    process, manifests = document["process"], document["manifests"]
+    since = _ago(process["startedAt"], now)
+    who = f"{process['host']} (pid {process['pid']}, version {process['version']}), started {since}"
+    yield Text(f"Daemon: {printable(who)}", style="dim")
+    loaded = f", loaded {_ago(manifests['loadedAt'], now)}" if manifests["loadedAt"] else ""
+    yield Text(f"Manifests: {printable(manifests['revision']) or '(no revision)'}{loaded}", style="dim")
+    yield Text(f"Writer: {printable(document['leader'] or '') or 'nobody holds the lease'}", style="dim")
+    yield from _mode(document.get("mode", {}))
+    yield from _warnings(document)
+    for procedure in document["procedures"]:
+        yield _procedure_line(procedure, now)
+    yield Text()
+
+
+def _mode(mode: Json) -> Iterator[Text]:
+    if mode.get("readOnly"):
+        yield Text(f"Nothing is written: {printable(mode['readOnly'])}", style="yellow")
+    if mode.get("drift") == "report":
+        yield Text("Drift is reported, and not repaired", style="yellow")
+
+
+def procedure_lines(document: Json, now: int) -> Iterator[Text]:
+    """Every procedure a daemon runs, or stopped without coming to its end."""
+    procedures = document["procedures"]
+    yield from (_procedure_line(procedure, now) for procedure in procedures)
+    if not procedures:
+        yield Text("no procedure is running")
+
+
+def _warnings(document: Json) -> Iterator[Text]:
+    if not document["ready"]:
+        yield Text(f"Not ready: {printable(document['notReady']) or 'it is stopping'}", style="yellow")
+    problems = document["manifests"]["problems"]
+    errors = [problem for problem in problems if problem["severity"] == "error"]
+    if errors:
+        yield Text(
+            f"The manifests there are now have {counted(len(errors), 'problem')}; the last good ones stay:", style="bold red"
+        )
+    for problem in errors[:_SHOWN_PROBLEMS]:
+        where = f" ({problem['field']})" if problem["field"] else ""
+        place = f"{problem['file']}:{problem['line']}:{problem['column']}"
+        yield Text(printable(f"  {place}: {problem['code']}: {problem['message']}{where}"))
+    for reason in document["refused"]:
+        yield Text(f"Refused, nothing is written: {printable(reason)}", style="bold red")
+    if document["audit"]["state"] not in ("on", ""):
+        yield Text(f"API audit: {printable(document['audit']['state'])}; who makes a change is not known", style="yellow")
+
+
+def _resource_line(resource: Json, width: int, now: int) -> Text:
+    condition = Condition(resource["state"])
+    line = Text.assemble((f"{condition.value:<11}", _STYLES[condition]), f"  {printable(resource['key']):<{width}}")
+    said = (printable(resource["message"]), _drift(resource["lastDrift"], now), _fight(resource.get("fight")))
+    message = "; ".join(part for part in said if part)
+    if message:
+        line.append(f"  {message}", style="dim")
+    line.rstrip()
+    return line
+
+
+def _drift(drift: Json | None, now: int) -> str:
+    """`drifted 12 s ago: ackWait by nats CLI (user app), repaired`; what is read from NATS alone does not know when."""
+    if not drift or not drift.get("at"):
+        return ""
+    fields = ", ".join(map(printable, drift["fields"])) or "deleted"
+    user = f" (user {printable(drift['user'])})" if drift.get("user") else ""
+    author = f" by {printable(drift['client'] or '') or 'an unnamed client'}{user}" if drift.get("client") or user else ""
+    repaired = ", repaired" if drift.get("repairedAt") else ""
+    return f"drifted {_ago(drift['at'], now)}: {fields}{author}{repaired}"
+
+
+def _fight(fight: Json | None) -> str:
+    if not fight:
+        return ""
+    return f"somebody sets {printable(fight['field'])} to {show(fight['value'])} again and again ({fight['times']} times)"
+
+
+def _procedure_line(procedure: Json, now: int) -> Text:
+    begun = f", since {_ago(procedure['since'], now).removesuffix(' ago')}" if procedure.get("since") else ""
+    state = procedure.get("state", "running")
+    style = "magenta" if state in ("running", "aborting", "journaled") else "bold red"
+    line = Text.assemble((f"{state:<11}", style), f"  {printable(procedure['key'])}  ")
+    return line.append(f"{printable(procedure['message'])}{begun}", style="dim")
+
+
+def _ago(moment: str, now: int) -> str:
+    """`12 s ago`, `3 h ago`; another clock may be a little ahead of ours."""
+    seconds = max(0, now - units.parse_time(moment)) // units.SECOND
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

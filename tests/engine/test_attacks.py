@@ -1,0 +1,86 @@
+"""The engine under attack: what is forgotten, what is bounded, and what nobody has held against everything yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.engine.due import divide
+from reconciler.engine.flaps import TIMES, Flaps
+from reconciler.engine.outcome import End, Result
+from reconciler.engine.outgoing import Wanted
+from reconciler.engine.trouble import Trouble
+from reconciler.errors import Refused
+from reconciler.model.identity import Key
+from reconciler.plan.change import Action, Cause, Change, FieldDiff
+from reconciler.procedures.set_pause import SetPause
+from tests.engine.conftest import Right
+from tests.engine.test_due import DRIFT, state_of
+from tests.engine.test_flaps import Clock
+from tests.engine.test_passes import DOCUMENTS, A, Bench, bench, somebody
+from tests.support.build import desired
+from tests.support.catalogues import write
+
+__all__ = ["bench", "somebody"]
+
+GONE = Change(key=A, action=Action.PROCEDURE, cause=Cause.MISSING, config=b"ours", machine=SetPause(A, b"{}", ""))
+NO = End(Result.FAILED, "exists: somebody made it")
+
+
+def test_what_was_missing_is_tried_again_when_somebody_has_touched_it() -> None:
+    trouble = Trouble(Clock())
+    trouble.failed(GONE, NO)
+    assert trouble.due_in(GONE) > 0
+    trouble.changed(A)
+    assert trouble.due_in(GONE) == 0
+
+
+def test_a_no_is_forgotten_as_soon_as_something_else_was_seen_in_between() -> None:
+    trouble = Trouble(Clock())
+    trouble.failed(GONE, NO)
+    trouble.seen(replace(GONE, action=Action.BLOCKED, live_config=b"theirs"))
+    assert trouble.due_in(GONE) == 0
+
+
+def test_ever_new_drifts_are_remembered_up_to_a_bound_and_the_fight_of_today_is_still_seen() -> None:
+    flaps = Flaps(Clock())
+    field = FieldDiff("maxDeliver", 99, 5)
+    for number in range(12_000):
+        flaps.noted(Key("Consumer", f"c{number}", "S"), (field,))
+    noted = [flaps.noted(A, (field,)) for _ in range(TIMES + 1)]
+    assert noted[-1] == (field, TIMES + 1)
+    assert len(flaps._seen) <= 10_000
+
+
+def test_what_another_pass_is_just_writing_to_is_looked_at_again() -> None:
+    state = state_of()
+    state.busy.add(A)
+    assert divide(state, [DRIFT], [A]) == ([], {A: "is being worked on"})
+    assert state.queue.depth == 1
+
+
+def test_nothing_more_is_written_for_manifests_of_yesterday_or_after_a_suspension() -> None:
+    state = state_of()
+    state.declared = desired()
+    wanted = Wanted(Right(), state, state.desired)
+    wanted.check()
+    state.suspended.add(A)
+    with pytest.raises(Refused):
+        wanted.check()
+    state.suspended.clear()
+    wanted.check()
+    state.declared = desired()
+    with pytest.raises(Refused):
+        wanted.check()
+
+
+async def test_a_hint_acts_on_no_manifests_that_were_not_held_against_everything(bench: Bench) -> None:
+    await bench.full()
+    write(bench.path, [DOCUMENTS[0], *({**one, "spec": {**one["spec"], "maxDeliver": 7}} for one in DOCUMENTS[1:])])
+    await bench.manifests.load(full=True)
+    await bench.somebody.edit("S", "a", max_deliver=99)
+    await bench.hint(A)
+    assert (await bench.somebody.config("S", "a"))["max_deliver"] == 99
+    await bench.full()
+    assert (await bench.somebody.config("S", "a"))["max_deliver"] == 7

@@ -1,0 +1,99 @@
+"""The status as people read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.model import units
+from reconciler.model.common import Intent, State
+from reconciler.model.identity import Key
+from reconciler.render.status import Condition, View, judged, status_document, statuses
+from reconciler.render.status_text import procedure_lines, status_lines
+from tests.support import build
+from tests.support.plans import changes, plan_of
+
+NOW = build.NOW
+
+
+def resource(**more: Any) -> dict[str, Any]:
+    return {"key": "Stream/S", "state": "Synced", "message": "", "since": None, "lastDrift": None, **more}
+
+
+def line_of(**more: Any) -> str:
+    document = {"resources": [resource(**more)], "summary": {"Synced": 1, "Error": 0}}
+    return next(line.plain for line in status_lines(document, NOW))
+
+
+def drift(seconds: float, **more: Any) -> dict[str, Any]:
+    at = units.format_time(NOW - int(seconds * units.SECOND))
+    return {"at": at, "fields": ["ackWait"], "client": None, "user": None, "repairedAt": None, **more}
+
+
+def test_what_was_read_from_nats_is_a_table_with_its_sum() -> None:
+    desired = build.desired(build.stream("A"), build.stream("LONGER"))
+    view = View(statuses(desired, build.live(), plan_of()), build.live(), plan_of())
+    assert [line.plain for line in status_lines(status_document(view, None), NOW)] == [
+        "Synced       Stream/A",
+        "Synced       Stream/LONGER",
+        "",
+        "Status: 2 Synced",
+    ]
+    nothing = status_document(View((), build.live(), plan_of()), None)
+    assert [line.plain for line in status_lines(nothing, NOW)] == ["", "Status: nothing declared"]
+
+
+def test_every_change_of_a_plan_is_out_of_sync_or_blocked_and_never_synced() -> None:
+    found = statuses(build.desired(), build.live(), plan_of(*changes()))
+    assert {status.condition for status in found} == {Condition.OUT_OF_SYNC, Condition.BLOCKED}
+    assert len(found) == len(changes())
+
+
+@pytest.mark.parametrize(
+    ("intent", "condition"),
+    [
+        (Intent(), Condition.SYNCED),
+        (Intent(suspend=True), Condition.SUSPENDED),
+        (Intent(state=State.UNMANAGED), Condition.UNMANAGED),
+        (Intent(state=State.UNMANAGED, suspend=True), Condition.UNMANAGED),
+    ],
+)
+def test_what_needs_no_change_is_what_its_manifest_wants(intent: Intent, condition: Condition) -> None:
+    desired, key = build.desired(build.stream("S", intent=intent)), Key("Stream", "S")
+    assert judged(desired, build.live(), key, None).condition is condition
+    silent = build.live(unknown={key: "offline"})
+    assert judged(desired, silent, key, None) == (Condition.UNKNOWN, "offline")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (drift(12), "drifted 12 s ago: ackWait"),
+        (
+            drift(150, client="nats CLI", user="app", repairedAt="x"),
+            "drifted 2 min ago: ackWait by nats CLI (user app), repaired",
+        ),
+        (drift(8000, user="app"), "drifted 2 h ago: ackWait by an unnamed client (user app)"),
+        (drift(-3, fields=[]), "drifted 0 s ago: deleted"),
+        ({"at": None, "fields": ["ackWait"], "client": None, "user": None}, ""),
+    ],
+)
+def test_a_drift_says_when_what_and_who(found: dict[str, Any], said: str) -> None:
+    assert line_of(lastDrift=found) == f"Synced       Stream/S  {said}".rstrip()
+
+
+def test_a_fight_and_a_message_stand_beside_it() -> None:
+    line = line_of(
+        state="Error", message="no answer", lastDrift=drift(1), fight={"field": "ackWait", "value": "45s", "times": 21}
+    )
+    assert line.endswith("no answer; drifted 1 s ago: ackWait; somebody sets ackWait to 45s again and again (21 times)")
+
+
+def test_nothing_that_comes_from_elsewhere_steers_the_terminal() -> None:
+    evil = "\x1b[2J\nforged"
+    hostile = drift(1, client=evil, user=evil, fields=[evil])
+    line = line_of(key=f"Stream/{evil}", message=evil, lastDrift=hostile, fight={"field": evil, "value": evil, "times": 2})
+    assert line.isprintable()
+    listed = {"procedures": [{"key": evil, "message": evil, "state": "running", "since": None}]}
+    assert all(line.plain.isprintable() for line in procedure_lines(listed, NOW))
