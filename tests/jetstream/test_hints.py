@@ -214,6 +214,7 @@ async def test_a_server_that_is_away_at_the_start_is_listened_to_later(server: S
     async with listening(url) as ears, await Wire.connect(url) as wire:
         assert later.done()
         assert ears.lost
+        await eventually(lambda: ears.states[-1] == "on")  # its connection may come back after the other one
         await wire.expect("STREAM.CREATE.S", stream())
         await ears.until_hinted("Stream/S", wire.name)
 
