@@ -27,7 +27,8 @@ def test_every_measure_runs(tmp_path: Path) -> None:
     assert [list(line)[: len(KEYS)] for line in lines] == [KEYS] * len(lines)
     passes = ["no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory"]
     daemons = ["daemon latency", "daemon pass", "daemon memory", "daemon churn"]
-    subjects = ["loading", *passes, "creating", "listing", "API audit", *daemons]
+    sources = ["sourcing, first message", "sourcing, ephemeral to managed", "sourcing, managed to ephemeral"]
+    subjects = ["loading", *passes, "creating", "listing", "API audit", *daemons, *sources]
     assert [name for name in subjects if not any(line["measure"].startswith(name) for line in lines)] == []
     assert list(tmp_path.iterdir()) == []
 

@@ -16,8 +16,11 @@ from pydantic import BaseModel
 from reconciler.cli.app import app
 from reconciler.cli.commands import COMMANDS
 from reconciler.cli.exitcodes import MEANINGS
+from reconciler.manifests.loader import Loader
 from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
+from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
+from reconciler.render.graph_svg import svg
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- Written by tools/generate_docs.py (`make docs`); changes made here are lost. -->"
@@ -27,6 +30,7 @@ def main() -> int:
     """Write the pages, or with --check say which are out of date."""
     made = {"fields": _fields_page, "cli": _cli_page, "metrics": _metrics_page}
     pages = {DOCS / f"{name}.md": _page(lines()) for name, lines in made.items()}
+    pages[DOCS / "graph.svg"] = _picture()
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")
@@ -39,6 +43,12 @@ def main() -> int:
 
 def _page(lines: Iterator[str]) -> str:
     return "\n".join([NOTICE, *lines]).rstrip() + "\n"
+
+
+def _picture() -> str:
+    """The sourcing topology of the manifests this repository comes with."""
+    manifests = Loader().load([str(DOCS.parent / "manifests")], "dev")
+    return svg(declared_topology(manifests.desired).sourcing().without_readers())
 
 
 def _fields_page() -> Iterator[str]:

@@ -93,7 +93,10 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
     logs.configure(sys.stderr, json=not text, level=logging.DEBUG if session.terminal.debug else logging.INFO)
     address = _address(serving.http)
     news = _News()
-    manifests = Manifests(source.files, source.env, SystemClock(), on_problems=news.problems, on_loaded=news.loaded)
+    session.owner()  # one that was given badly is no fault of the manifests
+    manifests = Manifests(
+        source.files, source.env, SystemClock(), owner=session.owner, on_problems=news.problems, on_loaded=news.loaded
+    )
     await manifests.load()
     async with AsyncExitStack() as stack:
         settings = await _settings(session, manifests.desired, serving, stack)

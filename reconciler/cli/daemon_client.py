@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 import typer
 
+from reconciler.cli.flags import SourceFlags
 from reconciler.errors import ReconcilerError, Refused, Unreachable, UsageError
 from reconciler.jetstream.settings import redact
 from reconciler.model.identity import Key
@@ -48,6 +49,22 @@ class DaemonFlags:
     def client(self) -> DaemonClient:
         """A client of that daemon, or of the one that would be on this machine."""
         return DaemonClient(DEFAULT_URL if self.daemon is None else self.daemon, self.http_token or "")
+
+
+def asks_daemon(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags) -> bool:
+    """Whether a daemon is asked; what is said on the command line counts more than what is set in the environment."""
+    if daemon.daemon is None:
+        return False
+    files, url = (_is_flag(ctx, name) for name in ("files", "daemon"))
+    if files and url:
+        msg = "a daemon has manifests of its own: give either --daemon or -f"
+        raise UsageError(msg)
+    return url or not (files and source.files)
+
+
+def _is_flag(ctx: typer.Context, name: str) -> bool:
+    origin = ctx.get_parameter_source(name)
+    return origin is not None and origin.name == "COMMANDLINE"
 
 
 class _Denied(Unreachable):

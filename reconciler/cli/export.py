@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -13,6 +14,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.manifests.export import HEADER
 from reconciler.manifests.export import export as exported
+from reconciler.manifests.export_sources import read_through
 from reconciler.model.identity import API_VERSION, Key
 from reconciler.model.live import Live
 from reconciler.model.wanted import EVERYTHING, Wanted
@@ -48,7 +50,11 @@ async def _look(session: Session, stream: str | None) -> Live:
     wanted = EVERYTHING if stream is None else Wanted(streams=frozenset({Key("Stream", stream)}))
     async with connecting.connected(session) as apis:
         with session.terminal.working("looking at JetStream"):
-            return await JetStreamReader(apis).snapshot(wanted)
+            reader = JetStreamReader(apis)
+            live = await reader.snapshot(wanted)
+            origins = frozenset(read_through(live, stream)) if stream is not None else frozenset()
+            # What its entries select is in the durables that they read through.
+            return await reader.snapshot(replace(wanted, streams=wanted.streams | origins)) if origins else live
 
 
 def _texts(documents: tuple[dict[str, Any], ...], header: str) -> Iterator[str]:

@@ -29,4 +29,4 @@ def read(session: Session, source: SourceFlags) -> Loaded:
         raise UsageError(msg)
     stdin = sys.stdin.buffer.read() if STDIN in source.files else b""
     with session.terminal.working("reading manifests"):
-        return Loader().load(source.files, source.env, stdin)
+        return Loader(session.owner).load(source.files, source.env, stdin)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from reconciler.cli.session import DEFAULT_OWNER, Session
+from reconciler.cli.session import Session
 from reconciler.jetstream.settings import redact, resolve
+from reconciler.model.identity import DEFAULT_OWNER
 
 _OURS = "RECONCILER_"
 

@@ -10,8 +10,8 @@ import typer
 from reconciler.cli.flags import ConnectionFlags
 from reconciler.cli.terminal import Terminal
 from reconciler.errors import UsageError
+from reconciler.model.identity import DEFAULT_OWNER, owner_name
 
-DEFAULT_OWNER = "default"
 _LONGEST_OWNER = 100
 """Its lease is a bucket of that name, escaped, and the name of a bucket has an end."""
 
@@ -31,9 +31,7 @@ class Session:
         if not name.isprintable() or len(name) > _LONGEST_OWNER:
             msg = f"the owner must be printable text of at most {_LONGEST_OWNER} characters: {name[:_LONGEST_OWNER]!r}"
             raise UsageError(msg)
-        if not environment or name.endswith(f"/{environment}"):
-            return name
-        return f"{name}/{environment}"
+        return owner_name(name, environment)
 
 
 def session_of(ctx: typer.Context) -> Session:

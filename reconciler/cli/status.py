@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from reconciler.cli import connecting
-from reconciler.cli.daemon_client import DaemonClient, DaemonFlags
+from reconciler.cli.daemon_client import DaemonClient, DaemonFlags, asks_daemon
 from reconciler.cli.duration import seconds
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import SourceFlags
@@ -21,13 +21,15 @@ from reconciler.cli.options import flattened
 from reconciler.cli.session import Session, session_of
 from reconciler.cli.watching import Manner, Sight, look
 from reconciler.engine import make_plan
-from reconciler.errors import AccessDenied, UsageError
+from reconciler.engine.source_once import owned, sources_now
+from reconciler.errors import AccessDenied
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.lease import KvLease
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.model.wanted import EVERYTHING
 from reconciler.plan.change import Plan, Rules
+from reconciler.render.sources import source_row
 from reconciler.render.status import View, remembered, status_document, statuses
 from reconciler.render.status_text import daemon_lines, status_lines
 
@@ -43,7 +45,7 @@ def status(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags, manner:
     """
     session = session_of(ctx)
     limit = seconds("--timeout", manner.timeout)
-    if _asks_daemon(ctx, source, daemon):
+    if asks_daemon(ctx, source, daemon):
         client = daemon.client()
         return connecting.run(session, look(session, lambda: _told(client), manner, limit))
     desired = load(session, source).desired if source.files else None
@@ -52,22 +54,6 @@ def status(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags, manner:
     else:
         owner = session.owner(desired.governance.owner, desired.environment)
     return connecting.run(session, _read(session, _Question(session, desired, owner), manner, limit))
-
-
-def _asks_daemon(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags) -> bool:
-    """Whether a daemon is asked; what is said on the command line counts more than what is set in the environment."""
-    if daemon.daemon is None:
-        return False
-    files, url = (_is_flag(ctx, name) for name in ("files", "daemon"))
-    if files and url:
-        msg = "a daemon has manifests of its own: give either --daemon or -f"
-        raise UsageError(msg)
-    return url or not (files and source.files)
-
-
-def _is_flag(ctx: typer.Context, name: str) -> bool:
-    origin = ctx.get_parameter_source(name)
-    return origin is not None and origin.name == "COMMANDLINE"
 
 
 async def _told(client: DaemonClient) -> Sight:
@@ -99,6 +85,9 @@ class _Question:
         """What is live now."""
         view = await self._view(apis)
         document = status_document(view, await _leader(apis, self.owner))
+        desired = self.desired or owned(view.live, self.owner)
+        found = await sources_now(JetStreamReader(apis), desired, view.live)
+        document["sources"] = [source_row(one.entrance, one.history.health) for one in found if one.history.health]
 
         def lines() -> list[Text]:
             writer = Text(f"Writer: {document['leader'] or 'nobody holds the lease'}", style="dim")

@@ -56,7 +56,9 @@ class Sight:
     @property
     def telling(self) -> Json:
         """What must differ for another print."""
-        return {name: self.document[name] for name in _TELLING if name in self.document}
+        sources = self.document.get("sources", ())
+        fares = [(source["key"], source["origin"], source["state"], source["cause"]) for source in sources]
+        return {name: self.document[name] for name in _TELLING if name in self.document} | {"sources": fares}
 
 
 async def look(session: Session, seen: Callable[[], Awaitable[Sight]], manner: Manner, limit: float) -> ExitCode:

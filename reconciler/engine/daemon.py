@@ -22,6 +22,7 @@ from reconciler.engine.election import Candidate, stand, watch
 from reconciler.engine.passes import Passes
 from reconciler.engine.ports import Ports
 from reconciler.engine.queue import Work
+from reconciler.engine.sources import Sources
 from reconciler.engine.state import State
 from reconciler.errors import Problem
 from reconciler.model.desired import Desired, Expectation
@@ -60,6 +61,7 @@ class Daemon:
         self.telemetry = state.telemetry
         self._passes = Passes(state, neighbours.ports, neighbours.manifests)
         self._aftermath = Aftermath(state)
+        self._sources = Sources(state, neighbours.ports)
         self._led = asyncio.Event()
         self._stop = asyncio.Event()
         self._looking: set[asyncio.Event] = set()
@@ -75,7 +77,7 @@ class Daemon:
             self._connection_changed(connected=True)
         near = self._near
         looking = watch(near.lease, self._clock, self._held_by)
-        endless = [self._work(), self._tick(), near.manifests.watch(lambda: None), looking]
+        endless = [self._work(), self._tick(), near.manifests.watch(lambda: None), looking, self._sources.watch()]
         if not self._state.options.dry_run:
             endless.append(stand(near.lease, self._clock, self._lead, self._in_its_place))
         tasks = [asyncio.create_task(one) for one in endless]

@@ -22,6 +22,7 @@ from reconciler.errors import InvalidInput, Problem, ReconcilerError, UsageError
 from reconciler.manifests.loader import Loaded, Loader
 from reconciler.manifests.source import STDIN, SourceFile, SourceTree, collect
 from reconciler.model.desired import Desired
+from reconciler.model.identity import owner_name
 
 POLL = 2.0
 SETTLE = 0.5
@@ -52,13 +53,14 @@ class Manifests:
         clock: Clock,
         *,
         poll: float = POLL,
+        owner: Callable[[str, str], str] = owner_name,
         on_problems: Callable[[tuple[Problem, ...]], None],
         on_loaded: Callable[[Loaded], None],
     ) -> None:
         if STDIN in paths:
             msg = "standard input cannot be looked at again: save it as a file, and give that with -f"
             raise UsageError(msg)
-        self._reader = _Reader(paths, env, clock.monotonic)
+        self._reader = _Reader(paths, env, clock.monotonic, owner)
         self._clock = clock
         self._poll = poll
         self._on_problems = on_problems
@@ -174,13 +176,15 @@ class _Moving:
 class _Reader:
     """All that touches files; its looks run in threads, one at a time even when the task that waits for one is cancelled."""
 
-    def __init__(self, paths: Sequence[str], env: str | None, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, paths: Sequence[str], env: str | None, monotonic: Callable[[], float], owner: Callable[[str, str], str]
+    ) -> None:
         self.found = _Found(None, ())
         self._paths = tuple(paths)
         self._plain = frozenset(map(os.path.abspath, paths))
         self._env = env
         self._monotonic = monotonic
-        self._loader = Loader()
+        self._loader = Loader(owner)
         self._turn = threading.Lock()
         self._loaded: Loaded | None = None
         self._judged: SourceTree | None = None

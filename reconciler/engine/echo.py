@@ -6,6 +6,7 @@
 | CONSUMER.CREATE (create and update), CONSUMER.RESET | all that an INFO has |
 | STREAM.DELETE, CONSUMER.DELETE | that it is gone |
 | CONSUMER.PAUSE | the pause only: whoever wants to know more asks |
+| STREAM.PURGE | how many messages went: nothing of a configuration |
 
 Invariant: pure. An answer whose configuration is not what was sent shows nothing: the first update of a consumer after a start
 of the server is answered with what was there before it.
@@ -29,6 +30,7 @@ from reconciler.procedures.requests import (
     DeleteStream,
     Fact,
     PauseConsumer,
+    PurgeStream,
     ResetConsumer,
     UpdateConsumer,
     UpdateStream,
@@ -47,7 +49,7 @@ def patch_of(write: Write, reply: dict[str, Any], at: int) -> Patch | None:
             return patch_of_fact(key, Absent(), at) if reply.get("success") else None
         case ResetConsumer(key, _):
             return patch_of_fact(key, reply, at)
-        case PauseConsumer(_, _):
+        case PauseConsumer() | PurgeStream():
             return None
 
 

@@ -14,6 +14,7 @@ from reconciler.errors import NatsError, Refused
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, Server
+from reconciler.model.sourcing import durables_read
 from reconciler.model.wanted import Wanted
 from reconciler.plan.change import NO_MEMORY, Memory, Plan, Rules
 from reconciler.plan.plan import plan as plan_of
@@ -75,7 +76,8 @@ def _size(desired: Desired, scope: frozenset[Key]) -> int:
 
 def wanted_by(desired: Desired, rules: Rules) -> Wanted:
     """Which part of the live state this plan is about."""
-    streams = frozenset((*desired.streams, *desired.consumers, *(pool.stream for pool in desired.pools.values())))
+    origins = (key.stream_key for key in durables_read(desired))
+    streams = frozenset((*desired.streams, *desired.consumers, *(pool.stream for pool in desired.pools.values()), *origins))
     return Wanted(
         domains=frozenset(key.domain for key in streams) or frozenset({""}),
         streams=streams,

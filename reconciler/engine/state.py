@@ -20,6 +20,7 @@ from reconciler.errors import Refused
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, Patch
+from reconciler.model.sourcing import durables_read
 from reconciler.observe.board import Board
 from reconciler.observe.telemetry import Telemetry
 from reconciler.plan.change import Author, Change, Reason, Rules
@@ -100,6 +101,7 @@ class State:
     """Live keys whose procedure was aborted by request, with the digest it worked towards."""
     _patches: list[Patch] | None = None
     _effective: tuple[Desired, frozenset[Key], Desired] | None = None
+    _sourced: tuple[Desired, frozenset[Key]] | None = None
 
     @property
     def desired(self) -> Desired:
@@ -166,7 +168,15 @@ class State:
         """Whether a change of this live key matters to us."""
         if self.declared is None:
             return False
-        return self.resource(key) is not None or (key.is_stream and key in self.declared.consumers)
+        declared = self.resource(key) is not None or (key.is_stream and key in self.declared.consumers)
+        return declared or key in self._read_through(self.declared)
+
+    def _read_through(self, declared: Desired) -> frozenset[Key]:
+        """The durables of sources, and the streams they are on, whether those are declared or not."""
+        if self._sourced is None or self._sourced[0] is not declared:
+            durables = durables_read(declared)
+            self._sourced = (declared, frozenset((*durables, *(key.stream_key for key in durables))))
+        return self._sourced[1]
 
     def patch(self, patch: Patch) -> None:
         """Takes in what a few reads, or the answer to a write, have shown."""

@@ -24,6 +24,7 @@ from reconciler.procedures.requests import (
     DeleteConsumer,
     DeleteStream,
     PauseConsumer,
+    PurgeStream,
     ResetConsumer,
     UpdateConsumer,
     UpdateStream,
@@ -173,7 +174,7 @@ def _causes(write: Write) -> Iterator[tuple[str, Key]]:
             yield "CONSUMER.DELETED", key
         case PauseConsumer(key):
             yield "CONSUMER.PAUSE", key
-        case UpdateConsumer(key) | ResetConsumer(key):
+        case UpdateConsumer(key) | ResetConsumer(key) | PurgeStream(key):
             pass
-    if not isinstance(write, ResetConsumer):
+    if not isinstance(write, ResetConsumer | PurgeStream):  # of these the audit tells nothing that we listen to
         yield AUDITED, key.live_key

@@ -11,13 +11,14 @@ from typing import Any
 
 from reconciler.errors import ApiError
 from reconciler.jetstream.api import JetStreamApi
+from reconciler.jetstream.copied import Copies
 from reconciler.jetstream.domains import ApiOf
 from reconciler.jetstream.refresh import refresh
 from reconciler.jetstream.snapshot import snapshot
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, Patch
 from reconciler.model.wanted import Wanted
-from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Message, NextMessage, Read, StreamInfo
+from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, LastCopied, Message, NextMessage, Read, StreamInfo
 
 
 class JetStreamReader:
@@ -27,6 +28,7 @@ class JetStreamReader:
         self._api_of = api_of
         self._now = now
         self._last: Live | None = None
+        self._copies = Copies()
 
     async def snapshot(self, wanted: Wanted) -> Live:
         """The live state of all that is wanted; raises NatsError when nothing at all could be seen."""
@@ -55,6 +57,8 @@ class JetStreamReader:
             case NextMessage(stream, subject, seq):
                 found = await self._api_of(stream.domain).next_message(stream.stream_name, subject, seq)
                 return Message(*found) if found else Absent()
+            case LastCopied(stream, identity):
+                return await self._copies.last(self._api_of(stream.domain), stream, identity)
 
 
 async def _stream_info(api: JetStreamApi, name: str, subjects: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from reconciler.manifests.compile import Context, compile_document
 from reconciler.manifests.document import Document
 from reconciler.manifests.envelope import name_problem
+from reconciler.manifests.export_sources import Sources, kept_for, reads
 from reconciler.manifests.nack_export import to_nack
 from reconciler.manifests.reference import KINDS, fields_of
 from reconciler.model.buckets import (
@@ -31,7 +32,8 @@ from reconciler.model.identity import API_VERSION, Key, Location
 from reconciler.model.live import EVERY_STREAM, Live, LiveConsumer, LiveStream
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, digest, normal_consumer, normal_form, normal_stream
-from reconciler.plan.diff import known_fields
+from reconciler.model.sourcing import is_managed
+from reconciler.plan.diff import SOURCES, known_fields
 from reconciler.plan.display import yaml_spec, yaml_value
 
 Format = Literal["yaml", "nack"]
@@ -86,10 +88,13 @@ def export(live: Live, stream: str | None = None, fmt: Format = "yaml") -> Expor
 
 def _write_stream(writer: _Writer, key: Key, seen: LiveStream) -> None:
     config = seen.config
-    normal = _declared_view(normal_stream(config, key.name, writer.live.server.level), seen.marker)
+    sources = Sources(writer.live, key, seen.marker.residue)
+    normal = sources.declared(_declared_view(normal_stream(config, key.name, writer.live.server.level), seen.marker))
+    for note in sources.notes:
+        writer.note(key, note)
     _note_unsayable(writer, key, normal, config)
     bucket = _as_bucket(key, normal, writer.live.server.level)
-    document = _document(*bucket) if bucket else _document(key, yaml_spec("Stream", _with_destinations(normal)))
+    document = _document(*bucket) if bucket else _document(key, yaml_spec("Stream", _as_written(normal)))
     if normal.get("sealed"):
         writer.note(key, "is sealed, and a stream cannot be created sealed: this document describes it, but cannot restore it")
     _add(writer, key, document, normal)
@@ -98,6 +103,10 @@ def _write_stream(writer: _Writer, key: Key, seen: LiveStream) -> None:
 def _write_consumer(writer: _Writer, key: Key, seen: LiveConsumer) -> None:
     config = seen.config
     if seen.server_made:
+        return
+    if aggregate := kept_for(seen):
+        if not reads(writer.live, aggregate, key):
+            writer.note(key, f"left out: it is kept for {aggregate.resource_key}, which does not read through it")
         return
     if not config.get("durable_name") and not seen.owner:
         writer.note(key, "left out: it is not durable, so whoever uses it makes it")
@@ -123,6 +132,8 @@ def _declared_view(normal: Config, marker: Marker) -> Config:
     """What the manifest said before a procedure had to leave something different for good."""
     view = dict(normal)
     for row in marker.residue:
+        if row.field == SOURCES:
+            continue  # one row for each entry, see `export_sources`
         if row.declared is None:
             view.pop(row.field, None)
         else:
@@ -141,19 +152,23 @@ def _note_unsayable(writer: _Writer, key: Key, normal: Config, config: Mapping[s
             writer.note(key, f"metadata {name} is in the server's own name space: left out")
 
 
-def _with_destinations(normal: Config) -> Config:
-    """A transform that only filters has an empty destination, which has to be said."""
+def _as_written(normal: Config) -> Config:
+    """With what a manifest has to say of entries, and the server does not."""
     entries = {name: normal[name] for name in ("mirror", "sources") if name in normal}
     return normal | {
-        name: [_with_destination(entry) for entry in value] if isinstance(value, list) else _with_destination(value)
+        name: [_written_entry(entry) for entry in value] if isinstance(value, list) else _written_entry(value)
         for name, value in entries.items()
     }
 
 
-def _with_destination(entry: Mapping[str, Any]) -> Config:
-    if "subject_transforms" not in entry:
-        return dict(entry)
-    return {**entry, "subject_transforms": [{"dest": "", **transform} for transform in entry["subject_transforms"]]}
+def _written_entry(entry: Mapping[str, Any]) -> Config:
+    """A transform that only filters has an empty destination; a durable that we keep is managed."""
+    said = dict(entry)
+    if "subject_transforms" in entry:
+        said["subject_transforms"] = [{"dest": "", **transform} for transform in entry["subject_transforms"]]
+    if is_managed(entry):
+        said["consumer"] = {**entry["consumer"], "server_managed": True}
+    return said
 
 
 def _as_bucket(key: Key, normal: Config, level: int) -> tuple[Key, Manifest] | None:
@@ -197,7 +212,7 @@ def _bare_source(entry: Mapping[str, Any], bucket: str) -> Config:
     bare = {**entry, "name": origin}
     if entry.get("subject_transforms") == [{"src": f"$KV.{origin}.>", "dest": f"$KV.{bucket}.>"}]:
         del bare["subject_transforms"]
-    return _with_destination(bare)
+    return _written_entry(bare)
 
 
 def _canonical_options(kind: str, options: Manifest) -> Manifest:

@@ -5,7 +5,7 @@ Invariant: a set of manifests with an error gives no Desired at all; an unchange
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.errors import InvalidInput, Problem
@@ -18,14 +18,21 @@ from reconciler.manifests.parse import Parser
 from reconciler.manifests.positions import Positions
 from reconciler.manifests.source import SourceTree, collect
 from reconciler.model.documents import SETTINGS
+from reconciler.model.identity import owner_name
+from reconciler.model.sourcing import with_durables
 
 __all__ = ["Loaded", "Loader"]
 
 
 class Loader:
-    """Loads manifests again and again, remembering what has not changed."""
+    """Loads manifests again and again, remembering what has not changed.
 
-    def __init__(self) -> None:
+    `owner` says whose they are, of the owner that their Policy declares and the environment: it is in the names of what we
+    keep for sources (see `model.sourcing`).
+    """
+
+    def __init__(self, owner: Callable[[str, str], str] = owner_name) -> None:
+        self._owner = owner
         self._parser: Parser[Context, Compiled] = Parser(compile_document, SETTINGS, faults_of=faults_of)
         self._last: tuple[Inputs, Loaded] | None = None
         self._seen: tuple[SourceTree, str | None] | None = None
@@ -50,11 +57,15 @@ class Loader:
         if self._last is not None and self._last[0] == inputs:
             loaded = self._last[1]
         else:
-            loaded = build(inputs, Positions(selection.files))
+            loaded = self._with_durables(build(inputs, Positions(selection.files)))
         if loaded.desired.revision != tree.revision:
             loaded = replace(loaded, desired=replace(loaded.desired, revision=tree.revision))
         self._last, self._seen = (inputs, loaded), (tree, env)
         return loaded
+
+    def _with_durables(self, loaded: Loaded) -> Loaded:
+        desired = loaded.desired
+        return replace(loaded, desired=with_durables(desired, self._owner(desired.governance.owner, desired.environment)))
 
     def _inputs(self, tree: SourceTree, env: str | None, *, full: bool) -> tuple[Inputs, Selection]:
         self._parser.refresh(tree.files, full=full)

@@ -17,6 +17,7 @@ _NOT_ON_FLOW_CONTROL = (
     "backoff",
     "maxDeliver",
     "deliverGroup",
+    "durable",
     "flowControl",
     "headersOnly",
     "idleHeartbeat",
@@ -80,12 +81,15 @@ def _unfit_for_consumer(defaults: Spec, spec: Spec) -> set[str]:
     unfit = set(PULL_ONLY) if spec.get("deliverSubject") else set(PUSH_ONLY)
     if policy == "flow_control":
         unfit.update(_NOT_ON_FLOW_CONTROL)
+        most = defaults.get("maxAckPending")
+        if isinstance(most, int) and most < 0:
+            unfit.add("maxAckPending")
     elif policy == "none":
         unfit.update(("ackWait", "backoff", "maxAckPending"))
-    backoff, most = spec.get("backoff"), defaults.get("maxDeliver")
+    backoff, often = spec.get("backoff"), defaults.get("maxDeliver")
     if backoff:
         unfit.add("ackWait")
-    if isinstance(backoff, list) and isinstance(most, int) and 0 < most < len(backoff):
+    if isinstance(backoff, list) and isinstance(often, int) and 0 < often < len(backoff):
         unfit.add("maxDeliver")
     if spec.get("ackWait"):
         unfit.add("backoff")

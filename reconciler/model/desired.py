@@ -35,6 +35,16 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
+class Durable:
+    """A durable consumer that we keep for one source or mirror entry: it has no manifest of its own."""
+
+    declared: Declared
+    """As if it were declared; its location is that of the stream."""
+    aggregate: Key
+    """The stream that reads through it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Expectation:
     """What must be true of the server before anything is written there."""
 
@@ -67,6 +77,8 @@ class Desired:
     """Pools whose files are incomplete, with the reason: left as they are."""
     pools: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Worker pools (validated documents, by name); reconciled as one key each."""
+    durables: Mapping[Key, Durable] = field(default_factory=lambda: MappingProxyType({}))
+    """What we keep for managed entries, by its consumer's key (see `model.sourcing`)."""
 
     @cached_property
     def streams(self) -> Mapping[Key, Declared]:

@@ -38,9 +38,16 @@ def domain_of(entry: Config, domain: str) -> str:
     return api.removeprefix("$JS.").removesuffix(".API") if api.startswith("$JS.") else domain
 
 
+def imported(entry: Config) -> bool:
+    """Whether an entry reads through an account's import, behind which names mean nothing here."""
+    api: str = (entry.get("external") or {}).get("api", "")
+    return bool(api) and not (api.startswith("$JS.") and api.endswith(".API"))
+
+
 def origins(config: Config, domain: str) -> list[Key]:
-    """The streams that a stream of this domain copies from."""
-    return [Key("Stream", entry["name"], "", domain_of(entry, domain)) for entry in copied_entries(config)]
+    """The streams that a stream of this domain copies from, as far as they can be named."""
+    entries = (entry for entry in copied_entries(config) if not imported(entry))
+    return [Key("Stream", entry["name"], "", domain_of(entry, domain)) for entry in entries]
 
 
 def copies(wire: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Names of things: the key of a resource, where it was declared, and the version of the language it is declared in."""
+"""Names of things: the key of a resource, its owner, where it was declared, and the version of the language it is declared in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal
 Kind = Literal["Stream", "Consumer", "KeyValue", "ObjectStore", "WorkerPool"]
 API_VERSION = "reconciler/v1"
 """Of every document that is read or printed."""
+DEFAULT_OWNER = "default"
 KINDS: tuple[Kind, ...] = ("Stream", "KeyValue", "ObjectStore", "Consumer", "WorkerPool")
 """In the order in which they are created."""
 
@@ -97,6 +98,12 @@ class Key:
 @functools.lru_cache(maxsize=65536)
 def _stream_key(name: str, domain: str) -> Key:
     return Key("Stream", name, "", domain)
+
+
+def owner_name(declared: str = "", environment: str = "") -> str:
+    """Whose a set of manifests is: environments never share an owner."""
+    name = declared or DEFAULT_OWNER
+    return f"{name}/{environment}" if environment and not name.endswith(f"/{environment}") else name
 
 
 def valid_name(name: str) -> bool:

@@ -19,6 +19,7 @@ RESIDUE = "reconciler.residue"
 PROCEDURE = "reconciler.procedure"
 DEAD_LETTER = "reconciler.deadLetter"
 PAUSE_UNTIL = "reconciler.pauseUntil"
+SOURCE = "reconciler.source"
 
 
 _NOBODYS = frozenset({OWNER, SPEC, DEAD_LETTER, "_nats.req.level", "_nats.level", "_nats.ver"})
@@ -54,10 +55,12 @@ class Marker:
     residue: tuple[Residue, ...] = ()
     journal: Journal | None = None
     pause_until: str = ""
+    source: str = ""
+    """Of a durable that we keep for a source or mirror entry: the key of the stream that reads through it."""
 
     def to_metadata(self) -> dict[str, str]:
         """As metadata entries; absent parts leave no entry."""
-        entries = {OWNER: self.owner, SPEC: self.spec, PAUSE_UNTIL: self.pause_until}
+        entries = {OWNER: self.owner, SPEC: self.spec, PAUSE_UNTIL: self.pause_until, SOURCE: self.source}
         if self.residue:
             rows = [{"field": r.field, "live": r.live, "declared": r.declared} for r in self.residue]
             entries[RESIDUE] = orjson.dumps(rows).decode()
@@ -94,6 +97,7 @@ def read_marker(metadata: Mapping[str, str] | None) -> Marker:
         residue=residue,
         journal=Journal(**parts) if parts else None,
         pause_until=metadata.get(PAUSE_UNTIL, ""),
+        source=metadata.get(SOURCE, ""),
     )
 
 

@@ -29,6 +29,8 @@ _STREAM_DEFAULTS = {name: column.wire.default for name, column in table(StreamSp
 _CONSUMER_DEFAULTS = {name: column.wire.default for name, column in table(ConsumerSpec).items()}
 _UNLIMITED = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size", "max_consumers")
 _NO_LIMITS: Mapping[str, Any] = {}
+EVERYTHING = ">"
+"""As the only filter of a consumer the same as none (but last_per_subject must have one)."""
 
 
 def packed(value: object, option: int = 0) -> bytes:
@@ -172,7 +174,7 @@ def _consumer_parts(kept: Config) -> None:
     kept.pop("pause_until", None)
     single = kept.pop("filter_subject", None)
     filters = kept.pop("filter_subjects", None) or ([single] if single else [])
-    if filters:
+    if filters and (filters != [EVERYTHING] or kept.get("deliver_policy") == "last_per_subject"):
         kept["filter_subjects"] = sorted(set(filters)) if len(filters) > 1 else filters
     if kept.get("max_deliver", 0) < 0:
         del kept["max_deliver"]

@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
-from reconciler.model.marker import NO_MARKER, OWNER, PROCEDURE, RESIDUE, SPEC, Marker, read_marker
+from reconciler.model.marker import NO_MARKER, OWNER, PROCEDURE, RESIDUE, SOURCE, SPEC, Marker, read_marker
 from reconciler.model.normal import digest, normal_consumer, normal_stream, packed
 
+_SPECIAL = frozenset({RESIDUE, PROCEDURE, SOURCE})
 _STATE = b',"delivered":{"consumer_seq":'
 """Where the state begins, after configuration (preceded by names and creation); nothing within a configuration looks like it."""
 
@@ -31,7 +32,7 @@ class _Seen:
     spec: str
     """The digest in the marker: what was last applied."""
     special: bool
-    """Carries residue or a journal: must be looked at closely."""
+    """Carries residue or a journal, or is kept for a source: must be looked at closely."""
     name: str
 
     @property
@@ -72,7 +73,7 @@ class LiveStream(_Seen):
             digest=digest(normal_stream(config, config["name"])),
             owner=metadata.get(OWNER, ""),
             spec=metadata.get(SPEC, ""),
-            special=RESIDUE in metadata or PROCEDURE in metadata,
+            special=not _SPECIAL.isdisjoint(metadata),
             name=config["name"],
             limits=config.get("consumer_limits") or None,
         )
@@ -98,7 +99,7 @@ class LiveConsumer(_Seen):
             digest=found,
             owner=intern(metadata.get(OWNER, "")),
             spec=found if spec == found else spec,  # one text for both: they are the same nearly everywhere
-            special=RESIDUE in metadata or PROCEDURE in metadata,
+            special=not _SPECIAL.isdisjoint(metadata),
             name=info["name"],
             server_made=_made_by_server(info["name"], config, metadata),
         )

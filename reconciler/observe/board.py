@@ -197,7 +197,7 @@ class Board(Surroundings):
             "summary": dict(summary),
             "resources": [self._resource(key) for key in keys],
             "cursor": cursor,
-            "sources": [],
+            "sources": self.sources(),
             "pools": [],
             "procedures": list(self._standing.procedures()),
             "events": list(events),

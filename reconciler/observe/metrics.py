@@ -23,6 +23,8 @@ from prometheus_client import (
 
 from reconciler import __version__
 from reconciler.model.identity import KINDS
+from reconciler.model.source_health import SourceState
+from reconciler.model.source_symptoms import StallCause
 from reconciler.plan.change import Action
 from reconciler.render.status import Condition
 
@@ -53,6 +55,11 @@ def state_label(condition: Condition) -> str:
     return condition.name.lower()
 
 
+def cause_label(cause: StallCause) -> str:
+    """Why a source stalls, as a label."""
+    return cause.value.replace("-", "_")
+
+
 def refusal_label(code: str) -> str:
     """The code of why a plan is refused, as a label."""
     label = _REFUSAL_CODES.get(code, code)
@@ -62,6 +69,9 @@ def refusal_label(code: str) -> str:
 _Labels = TypeVar("_Labels", bound=tuple[str, ...])
 STATES = tuple(state_label(condition) for condition in Condition)
 ACTIONS = tuple(action.value for action in Action)
+SOURCE_STATES = tuple(state.value.lower() for state in SourceState)
+SOURCE_CAUSES = tuple(cause_label(cause) for cause in StallCause)
+INCIDENTS = ("reset", "recreated", "lost")
 
 
 class Metrics:
@@ -75,6 +85,7 @@ class Metrics:
         build.labels(__version__, revision, platform.python_version()).set(1)
         self._add_passes()
         self._add_resources()
+        self._add_sources()
         self._add_requests()
         self._add_process()
 
@@ -110,6 +121,20 @@ class Metrics:
             _preset(metric, KINDS)
         self.reload_ok = self._gauge("config_last_reload_successful", "Whether the newest manifests are valid, and in use")
         self.reload_time = self._gauge("config_last_reload_success_timestamp_seconds", "When manifests were last taken into use")
+
+    def _add_sources(self) -> None:
+        self.sources = self._gauge("sources", "Source and mirror entries by how they are found to fare", "health")
+        _preset(self.sources, SOURCE_STATES)
+        self.source_stalled = self._gauge("source_stalled", "Entries through which nothing is copied, by the cause", "cause")
+        _preset(self.source_stalled, SOURCE_CAUSES)
+        help_ = "The longest time since something was heard through an entry that flows; heartbeats come every second"
+        self.source_active = self._gauge("source_active_seconds", help_)
+        self.source_pending = self._gauge("source_pending", "Messages that wait in the origins of all entries")
+        help_ = "Times that an entry was detached and attached again, because it did not flow"
+        self.source_kicks = self._counter("source_kicks", help_)
+        help_ = "Durables moved by hand, origins made anew, and gaps while a durable was away"
+        self.source_incidents = self._counter("source_incidents", help_, "incident")
+        _preset(self.source_incidents, INCIDENTS)
 
     def _add_requests(self) -> None:
         self.requests = self._counter("api_requests", "Requests to the JetStream API", "operation", "code")

@@ -13,6 +13,7 @@ from reconciler.errors import Problem
 from reconciler.jetstream.settings import redact
 from reconciler.model import units
 from reconciler.model.live import Server
+from reconciler.model.source_health import SourceState
 from reconciler.observe.telemetry import PassReport
 from reconciler.plan.change import Reason
 
@@ -47,6 +48,7 @@ class Surroundings:
         self._audit: Json = {"state": "", "rate": 0.0}
         self._plan: Json = {"fingerprint": "", "changes": 0, "refused": []}
         self._passes: dict[str, Json] = {}
+        self._sources: list[Json] = []
 
     def connection(self, connected: bool, server_url: str) -> None:  # noqa: FBT001 - as connections tell it
         """NATS is there, or has gone."""
@@ -70,6 +72,17 @@ class Surroundings:
     def audit(self, state: str, rate: float) -> None:
         """Whether we hear who changes things (on, off, shed, denied), and how many messages a second that takes."""
         self._audit = {"state": state, "rate": round(rate, 1)}
+
+    def sources_seen(self, rows: list[Json]) -> None:
+        """The sources as the last look found them (see `render.sources`)."""
+        self._sources = rows
+
+    def sources(self) -> list[Json]:
+        """The sources as they are shown: nobody knows about them while there is no connection."""
+        if self.connected:
+            return self._sources
+        unknown = {"state": SourceState.UNKNOWN.value, "cause": None, "message": "not connected", "stalledSince": None}
+        return [{**row, **unknown, "since": units.format_time(self.changed_connection)} for row in self._sources]
 
     def full_plan(self, *, counts: Mapping[str, int], refused: Iterable[Reason | str] = (), fingerprint: str = "") -> None:
         """What the last plan of everything came to; `counts` is its summary."""

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from reconciler.model.common import State
 from reconciler.model.desired import Declared
-from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.marker import Marker
-from reconciler.model.normal import Config, canonical
+from reconciler.model.normal import canonical
 from reconciler.plan import diff, losses, mutability
 from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.difference import Difference, compare, with_marker, within_limits
@@ -82,7 +82,8 @@ def _missing_unmanaged(key: Key) -> Change:
 def create(scene: Scene, declared: Declared) -> Change:
     """Making a resource as if there had never been one."""
     key, config = declared.key, within_limits(scene, declared.key, declared.config)
-    level, path = mutability.required_level(key, scene.normal(key, config))
+    normal = scene.normal(key, config)
+    level, path = mutability.required_level(key, normal)
     reasons = []
     if level > scene.live.server.level:
         reasons.append(mutability.level_reason(level, path, scene.live.server.level))
@@ -100,7 +101,7 @@ def create(scene: Scene, declared: Declared) -> Change:
     change = Change(key=key, action=Action.CREATE, cause=Cause.MISSING, config=with_marker(config, marker), level=level)
     if reasons:
         return change.blocked(*reasons)
-    return change
+    return _unless_allowed(scene, change, losses.unkept_sources(scene, key, normal))
 
 
 def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
@@ -118,7 +119,7 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
         return _adopt(scene, difference)
     journal = journal_of(scene, key, seen) if isinstance(seen, LiveConsumer) else None
     if journal is not None and isinstance(seen, LiveConsumer):
-        return continuation(scene, journal, seen, _outline(scene, difference, Action.UPDATE))
+        return continuation(scene, journal, seen, outline(scene, difference, Action.UPDATE))
     if not difference.names and seen.owner and not pause_differs(scene, difference):
         return None
     return _change(scene, difference, Action.UPDATE)
@@ -142,7 +143,7 @@ def _adopt(scene: Scene, difference: Difference) -> Change:
     return change
 
 
-def _outline(scene: Scene, difference: Difference, action: Action) -> Change:
+def outline(scene: Scene, difference: Difference, action: Action) -> Change:
     """The change as such, before it is asked whether it can and may be done."""
     declared, seen = difference.declared, difference.seen
     key = declared.key
@@ -160,7 +161,7 @@ def _outline(scene: Scene, difference: Difference, action: Action) -> Change:
 
 def _change(scene: Scene, difference: Difference, action: Action) -> Change:
     declared, seen = difference.declared, difference.seen
-    change = _outline(scene, difference, action)
+    change = outline(scene, difference, action)
     if change.level > scene.live.server.level:
         level, path = mutability.required_level(change.key, difference.wanted)
         return change.blocked(mutability.level_reason(level, path, scene.live.server.level))
@@ -178,29 +179,23 @@ def _impossible(scene: Scene, difference: Difference) -> Iterator[Reason]:
     """What no update and no procedure can do on the resource as it is."""
     key, names = difference.declared.key, difference.names
     yield from mutability.one_way_reasons(key, names, difference.wanted, difference.live, scene.live.server.level)
-    if {"sources", "mirror"} & names and _durable_sources(difference.wanted) != _durable_sources(difference.live):
-        message = "changing how a live source or mirror reads through a durable consumer needs a migration"
-        yield Reason("needs-migration", message, "declare a new aggregate stream, or keep the entry as it is")
-
-
-def _durable_sources(config: Config) -> list[dict[str, object]]:
-    return [entry for entry in copied_entries(config) if "consumer" in entry]
 
 
 def _stream_change(scene: Scene, difference: Difference, seen: LiveStream, change: Change) -> Change:
     key = change.key
     fixed = mutability.immutable_reasons(key, difference.names, difference.wanted, difference.live, scene.live.server.level)
     if fixed:
-        return _recreate_stream(scene, seen, change, fixed)
+        return _recreate_stream(scene, difference, change, fixed)
     reasons = list(losses.fewer_replicas(scene, key, difference.wanted, difference.live))
     if not scene.allows(losses.DATA_LOSS, key):
         reasons += losses.shrinking_stream(scene, key, seen, difference.wanted)
         reasons += losses.cut_off(scene, key, seen, difference.wanted)
+        reasons += losses.unkept_sources(scene, key, difference.wanted, difference.live)
     reasons += losses.repeating_sources(scene, key, seen, difference.wanted)
     return change.blocked(*reasons) if reasons else change
 
 
-def _recreate_stream(scene: Scene, seen: LiveStream, change: Change, fixed: tuple[Reason, ...]) -> Change:
+def _recreate_stream(scene: Scene, difference: Difference, change: Change, fixed: tuple[Reason, ...]) -> Change:
     if change.action is Action.ADOPT or not scene.allows("recreate", change.key):
         return change.blocked(*fixed)
     change = replace(change, action=Action.RECREATE)
@@ -208,7 +203,10 @@ def _recreate_stream(scene: Scene, seen: LiveStream, change: Change, fixed: tupl
     if unknown:
         return change.blocked(_not_seen(unknown))
     change = replace(change, notes=tuple(_goes_with(scene, change.key)))
-    return _unless_allowed(scene, change, losses.deleting_stream(scene, change.key, seen))
+    seen = difference.seen
+    assert isinstance(seen, LiveStream)  # noqa: S101 - only streams are made anew here
+    lost = chain(losses.deleting_stream(scene, change.key, seen), losses.unkept_sources(scene, change.key, difference.wanted))
+    return _unless_allowed(scene, change, lost)
 
 
 def _consumer_change(scene: Scene, difference: Difference, seen: LiveConsumer, change: Change) -> Change:

@@ -13,9 +13,10 @@ from pydantic import BaseModel
 
 from reconciler.model.consumer import INTERNAL_FIELDS
 from reconciler.model.fields import table
+from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
 from reconciler.model.marker import Residue
-from reconciler.model.normal import Config, normal_source
+from reconciler.model.normal import EVERYTHING, Config, normal_source
 from reconciler.plan.change import FieldDiff
 from reconciler.plan.display import spec_model, yaml_path, yaml_value
 
@@ -48,9 +49,19 @@ def _leave_to_others(config: Config, live: Mapping[str, Any], model: type[BaseMo
     config[head] = inner
 
 
+SOURCES = "sources"
+"""Residue of this field is about one entry each."""
+
+
 def kept_residue(declared: Mapping[str, Any], residue: tuple[Residue, ...]) -> tuple[Residue, ...]:
     """The residue rows that still stand: the manifest says what it said when the procedure ended."""
-    return tuple(row for row in residue if declared.get(row.field) == row.declared)
+    return tuple(row for row in residue if _stands(declared.get(row.field), row))
+
+
+def _stands(declared: object, row: Residue) -> bool:
+    if row.field == SOURCES:
+        return isinstance(declared, list) and row.declared in declared
+    return bool(declared == row.declared)
 
 
 def effective(
@@ -59,16 +70,16 @@ def effective(
     """The configuration to have on the server: as declared, with what must be carried over from live."""
     model = spec_model(key.kind)
     config = dict(declared)
-    if "filter_subject" in live and "filter_subjects" in config and len(config["filter_subjects"]) == 1:
-        config["filter_subject"] = config.pop("filter_subjects")[0]
-    elif live.get("filter_subjects") and config.get("filter_subject"):
-        config["filter_subjects"] = [config.pop("filter_subject")]
+    if key.kind == "Consumer":
+        _filters_as_live(config, live)
     if "mirror" in live and "mirror" in config and normal_source(live["mirror"]) == normal_source(config["mirror"]):
         config["mirror"] = live["mirror"]  # the server takes the same moment in another time zone for a change
     for path in ignore:
         _leave_to_others(config, live, model, path)
     for row in residue:
-        if row.live is None:
+        if row.field == SOURCES:
+            config[SOURCES] = [row.live if normal_source(entry) == row.declared else entry for entry in config[SOURCES]]
+        elif row.live is None:
             config.pop(row.field, None)
         else:
             config[row.field] = row.live
@@ -79,6 +90,20 @@ def effective(
     return config
 
 
+def _filters_as_live(config: Config, live: Mapping[str, Any]) -> None:
+    """Says the filters in the field that is live; and never takes them all away.
+
+    Every server until now (2.11 to 2.15) lets a consumer that loses its filters go deaf to new messages, and on interest drops
+    these. With `>` in their place it delivers everything.
+    """
+    wanted = list(filters_of(config)) or ([EVERYTHING] if filters_of(live) else [])
+    if len(wanted) == 1:
+        single = bool(live.get("filter_subject")) or ("filter_subject" in config and not live.get("filter_subjects"))
+        config.pop("filter_subjects", None)
+        config.pop("filter_subject", None)
+        config |= {"filter_subject": wanted[0]} if single else {"filter_subjects": wanted}
+
+
 DefaultsOf = Callable[[Key, Mapping[str, Any]], Mapping[str, Any]]
 """What the server takes for the fields that a normal form leaves out; it may depend on its other fields."""
 
@@ -87,12 +112,20 @@ def fields(key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any], default
     """The differing fields of two normal forms, in YAML terms and a stable order."""
     model = spec_model(key.kind)
     before, after = ({**defaults_of(key, side), **side} for side in (live, wanted))
-    found = []
-    for name in sorted({*wanted, *live}):
-        if before.get(name) != after.get(name):  # one may say what is the other's default
-            shown = (yaml_value(model, name, side.get(name)) for side in (before, after))
-            found.append(FieldDiff(yaml_path(model, name), *shown))
-    return tuple(found)
+    return tuple(
+        _shown(model, name, before.get(name), after.get(name))
+        for name in sorted({*wanted, *live})
+        if before.get(name) != after.get(name)  # one may say what is the other's default
+    )
+
+
+def _shown(model: type[BaseModel], name: str, live: object, declared: object) -> FieldDiff:
+    """The two values so that they can be told apart: a deliver subject of our own making only where nothing else differs."""
+    for generated in (False, True):
+        one, other = (yaml_value(model, name, value, generated=generated) for value in (live, declared))
+        if one != other:
+            break
+    return FieldDiff(yaml_path(model, name), one, other)
 
 
 def changed(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.fields import Unit, in_unit, table, yaml_name
+from reconciler.model.sourcing import DELIVERED
 from reconciler.model.stream import ConsumerLimits, External, Placement, Republish, Source, SourceConsumer, StreamSpec, Transform
 
 _NESTED: Mapping[str, type[BaseModel]] = {
@@ -25,14 +26,18 @@ _NESTED: Mapping[str, type[BaseModel]] = {
 _OURS = {"durable": "durable", "dead_letter": "deadLetter.subject"}
 
 
-def yaml_value(model: type[BaseModel], wire_name: str, value: Any) -> Any:  # noqa: ANN401
-    """One field's value as it is written in a manifest."""
+def yaml_value(model: type[BaseModel], wire_name: str, value: Any, *, generated: bool = False) -> Any:  # noqa: ANN401
+    """One field's value as it is written in a manifest; with `generated`, deliver subjects of our own making as well."""
     nested = _NESTED.get(wire_name)
     if nested and isinstance(value, Mapping):
-        return {yaml_name(nested, name): yaml_value(nested, name, item) for name, item in value.items()}
+        if nested is SourceConsumer and not generated and (value.get("deliver_subject") or "").startswith(DELIVERED):
+            return {"name": value["name"], "serverManaged": True}
+        known = [name for name in table(nested) if name in value]
+        names = (*known, *(name for name in value if name not in known))
+        return {yaml_name(nested, name): yaml_value(nested, name, value[name], generated=generated) for name in names}
     if isinstance(value, list):
         if nested:
-            return [yaml_value(model, wire_name, item) for item in value]
+            return [yaml_value(model, wire_name, item, generated=generated) for item in value]
         column = table(model).get(wire_name)
         return [in_unit(item, column.wire.unit if column else Unit.NONE) for item in value]
     column = table(model).get(wire_name)

@@ -126,7 +126,7 @@ def _circle(needs: Needs) -> frozenset[Key]:
 
 
 def _needing(change: Change, needs: set[Key]) -> Change:
-    return replace(change, needs=tuple(sorted(needs))) if needs else change
+    return replace(change, needs=tuple(sorted({*change.needs, *needs}))) if needs else change
 
 
 def _swap(change: Change) -> Change:

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.model import subjects, units
-from reconciler.model.flow import copies, origins
+from reconciler.model.flow import copied_entries, copies, origins
 from reconciler.model.identity import Key
 from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.normal import canonical
+from reconciler.model.sourcing import detached, origin_of
 from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Reason
 from reconciler.plan.display import in_short, yaml_path
@@ -22,6 +23,9 @@ from reconciler.procedures.requests import Absent, NextMessage
 
 DATA_LOSS = "data-loss"
 POSITION_LOSS = "position-loss"
+_DURABLE_LEVEL = 4
+"""From it on the server itself keeps a durable for an entry that copies from a work queue or an interest stream."""
+_NOTHING: Mapping[str, Any] = {}
 
 
 def _loss(key: Key, message: str) -> Reason:
@@ -56,6 +60,8 @@ def deleting_stream(scene: Scene, key: Key, stream: LiveStream) -> Iterator[Reas
     if silence := scene.live.why_unknown(key):
         yield _loss(key, f"whose consumers hang on it could not be read: {silence}")
     yield from cut_off(scene, key, stream, {})
+    for durable in scene.kept_durables.get(key.stream_key, ()):
+        yield from not_copied(scene, key, durable)
     hanging = sorted(_dependants(scene, key.stream_key))
     if hanging:
         shown = in_short(hanging)
@@ -78,6 +84,38 @@ def cut_off(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any
                 yield _loss(key, f"{_count(waiting, 'message')} of {origin} were not copied yet, and nobody else keeps them")
 
 
+def not_copied(scene: Scene, key: Key, durable: Key) -> Iterator[Reason]:
+    """What an origin on interest drops with a durable that is kept for this stream; elsewhere it stays."""
+    origin, seen = scene.live.stream(durable), scene.live.consumer(durable)
+    waiting = seen.info.get("num_pending", 0) if seen else 0
+    if waiting and origin is not None and origin.config.get("retention") == "interest":
+        yield _loss(key, f"{_count(waiting, 'message')} of {durable.stream_key} were not copied yet, and nobody else keeps them")
+
+
+def unkept_sources(scene: Scene, key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any] = _NOTHING) -> Iterator[Reason]:
+    """New ephemeral entries whose origin drops what nobody acknowledges: below 2.14 the server keeps no durable for them."""
+    if scene.live.server.level >= _DURABLE_LEVEL:
+        return
+    known = {canonical(entry) for entry in copied_entries(live)}
+    for entry in copied_entries(wanted):
+        origin = origin_of(entry, key.domain)
+        if origin is None or "consumer" in entry or canonical(entry) in known:
+            continue
+        retention = _retention(scene, origin)
+        if retention != "limits":
+            message = (
+                f"{origin} has retention {retention}, and this server (below nats-server 2.14) copies from it without a durable"
+            )
+            yield _loss(key, f"{message}: what it has not stored yet is gone when it stops")
+
+
+def _retention(scene: Scene, stream: Key) -> str:
+    """As it is declared, else as it is live."""
+    declared, live = scene.streams.get(stream), scene.live.streams.get(stream)
+    config = declared.config if declared else live.config if live else {}
+    return str(config.get("retention") or "limits")
+
+
 def deleting_consumer(scene: Scene, key: Key, consumer: LiveConsumer) -> Iterator[Reason]:
     """What is lost when a consumer goes."""
     info = consumer.info
@@ -85,7 +123,7 @@ def deleting_consumer(scene: Scene, key: Key, consumer: LiveConsumer) -> Iterato
     if pending or unacked:
         yield _loss(key, f"it has {_count(pending, 'message')} undelivered and {unacked:,} unacknowledged")
     elif _keeps_given_up(scene, key, consumer):
-        yield from _stored(scene, key, delivered_by(consumer.config), 1)
+        yield from _stored(scene, key, key, delivered_by(consumer.config), 1)
 
 
 def _keeps_given_up(scene: Scene, key: Key, consumer: LiveConsumer) -> bool:
@@ -94,9 +132,9 @@ def _keeps_given_up(scene: Scene, key: Key, consumer: LiveConsumer) -> bool:
     return stream is not None and stream.config.get("retention") == "interest" and consumer.config.get("max_deliver", -1) > 0
 
 
-def _stored(scene: Scene, key: Key, filters: Iterable[str], start: int) -> Iterator[Reason]:
+def _stored(scene: Scene, key: Key, consumer: Key, filters: Iterable[str], start: int) -> Iterator[Reason]:
     for subject in filters:
-        found = scene.ask(NextMessage(key.stream_key, subject, start), key)
+        found = scene.ask(NextMessage(consumer.stream_key, subject, start), key)
         if found is not None and not isinstance(found, Absent):
             yield _loss(key, f"messages on {subject} were not delivered or not acknowledged yet")
 
@@ -127,7 +165,7 @@ def shrinking_stream(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping
 
 
 def repeating_sources(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any]) -> Iterator[Reason]:
-    """Entries that get another filter or other transforms: the server takes such an entry for a new one, and copies all again."""
+    """Ephemeral entries with another filter or other transforms: the server takes such a one for new, and copies all again."""
     if not stream.info["state"]["last_seq"] or scene.allows(POSITION_LOSS, key):
         return
     before, after = _entries(scene.normal(key, stream.config)), _entries(wanted)
@@ -139,11 +177,13 @@ def repeating_sources(scene: Scene, key: Key, stream: LiveStream, wanted: Mappin
 
 
 def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:
-    """What the server knows source entries by, for each stream that is copied from."""
+    """What the server knows ephemeral source entries by, for each stream that is copied from."""
     found: dict[tuple[str, str], set[bytes]] = {}
     for entry in normal.get("sources") or ():
+        if "consumer" in entry or detached(entry):
+            continue  # these are handed over, see `plan.sourcing`
         origin = (entry["name"], (entry.get("external") or {}).get("api", ""))
-        parts = [entry.get(part) for part in ("filter_subject", "subject_transforms", "consumer")]
+        parts = [entry.get(part) for part in ("filter_subject", "subject_transforms")]
         found.setdefault(origin, set()).add(canonical(parts))
     return found
 
@@ -160,9 +200,14 @@ def removed_filters(scene: Scene, key: Key, consumer: LiveConsumer, removed: tup
     """Filters that go while messages they match were not delivered or not acknowledged."""
     info = consumer.info
     if _keeps_given_up(scene, key, consumer):
-        yield from _stored(scene, key, removed, 1)
+        yield from _stored(scene, key, key, removed, 1)
     elif info.get("num_pending", 0) or info.get("num_ack_pending", 0):
-        yield from _stored(scene, key, removed, info["ack_floor"]["stream_seq"] + 1)
+        yield from _stored(scene, key, key, removed, info["ack_floor"]["stream_seq"] + 1)
+
+
+def removed_subjects(scene: Scene, key: Key, durable: Key, removed: tuple[str, ...], floor: int) -> Iterator[Reason]:
+    """The same for a stream that copies through a durable."""
+    yield from _stored(scene, key, durable, removed, floor + 1)
 
 
 def uncovered(filters: list[str], by: list[str]) -> tuple[str, ...]:

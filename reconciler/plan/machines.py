@@ -28,6 +28,8 @@ from reconciler.procedures.consumer import (
     promised_duplicates,
 )
 from reconciler.procedures.filter_add import FilterAdd
+from reconciler.procedures.ground import migrating_for
+from reconciler.procedures.let_go import LetGo
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.pausing import paused_by_person
 from reconciler.procedures.recreate_consumer import HOLD_PREFIX, RecreateConsumer, hold_key
@@ -168,6 +170,8 @@ def pause_differs(scene: Scene, difference: Difference) -> bool:
 def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Change) -> Change:
     """The rest of a procedure that was interrupted, towards what the manifest says now."""
     target = _target(scene, change, promised_duplicates(journal))
+    if aggregate := migrating_for(journal):
+        return _caught_up(scene, aggregate, change)
     machine = resume(target, seen.info) if seen.marker.journal else RecreateConsumer(target)
     if machine is None:
         message = f"it is in the middle of {journal.name}, which this version does not know"
@@ -177,6 +181,15 @@ def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Cha
     return replace(
         change, action=Action.PROCEDURE, reasons=(), machine=machine, continues=True, touches=machine.touches, notes=(note,)
     )
+
+
+def _caught_up(scene: Scene, aggregate: str, change: Change) -> Change:
+    """A change of how a stream copies takes it along to its end (see `plan.sourcing`); without that stream it is let go."""
+    stream = Key.parse(aggregate)
+    if stream in scene.streams or stream in scene.live.streams or scene.live.why_unknown(stream):
+        message = f"it is in the middle of a change of how {aggregate} copies, which cannot go on"
+        return replace(change, continues=True).blocked(Reason("procedure", message, f"see {aggregate}"))
+    return replace(_as_procedure(change, LetGo(change.key)), reasons=(), continues=True)
 
 
 def journal_of(scene: Scene, key: Key, seen: LiveConsumer | None) -> Journal | None:

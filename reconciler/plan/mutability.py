@@ -15,6 +15,7 @@ SERVER_OF_LEVEL = {1: "2.11", 2: "2.12", 3: "2.12", 4: "2.14", 5: "2.15"}
 _LAST_LEVEL_OF_2_12 = 3
 """Up to there a consumer's memStorage could be updated."""
 _VALUE_LEVELS = {("priority_policy", "prioritized"): 2, ("ack_policy", "flow_control"): 4}
+_DURABLE_ENTRIES = ("sources[].consumer", "mirror.consumer")
 _RECREATE = "allow it by name with the annotation `reconciler/allow: recreate` (its position is kept)"
 _RECREATE_STREAM = "allow it with the annotation `reconciler/allow: recreate` (and data-loss while it holds messages)"
 
@@ -78,7 +79,7 @@ def _levels(key: Key, config: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             yield level, yaml_path(model, name)
     for entry in (*config.get("sources", ()), *([config["mirror"]] if "mirror" in config else ())):
         if "consumer" in entry:
-            yield 4, "sources[].consumer" if "sources" in config else "mirror.consumer"
+            yield 4, _DURABLE_ENTRIES["sources" not in config]
 
 
 def required_level(key: Key, normal: Mapping[str, Any]) -> tuple[int, str]:
@@ -89,4 +90,7 @@ def required_level(key: Key, normal: Mapping[str, Any]) -> tuple[int, str]:
 def level_reason(level: int, path: str, have: int) -> Reason:
     """The server is too old for a field."""
     server = SERVER_OF_LEVEL.get(level, "a newer server")
-    return Reason("level", f"{path} needs API level {level} (nats-server {server}); this server has {have}", "upgrade the server")
+    message = f"{path} needs API level {level} (nats-server {server}); this server has {have}"
+    if path in _DURABLE_ENTRIES:
+        message += "; without it the stream would copy ephemerally: 2.11 drops the field in silence"
+    return Reason("level", message, "upgrade the server")

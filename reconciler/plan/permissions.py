@@ -14,6 +14,7 @@ from reconciler.model.api import JETSTREAM_API, JETSTREAM_EVENTS, api_prefix
 from reconciler.model.common import State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
+from reconciler.model.sourcing import durables_read
 from reconciler.model.subjects import covers
 from reconciler.procedures.recreate_consumer import hold_key
 
@@ -61,18 +62,22 @@ def permissions(desired: Desired, modes: frozenset[Mode], place: Place) -> Grant
     """Exactly what these modes need for what is declared."""
     effective = _implied(modes)
     resources = sorted(desired.resources.values(), key=lambda declared: declared.key)
-    publish = list(_reading(resources, place))
+    read = sorted(durables_read(desired))
+    domains = sorted({key.domain for key in (*desired.resources, *read)}) or [""]  # the home domain where nothing is declared
+    publish = [*_reading(domains, resources, read, place), *_copying(desired, place)]
     if Mode.APPLY in effective:
         publish += _lease(place)
         for declared in resources:
             publish += _applying(declared, place)
+        publish += _keeping(desired, place)
     if Mode.PROCEDURES in effective:
         for declared in resources:
             publish += _procedures(declared, place)
+        publish += _migrating(desired, place)
     if Mode.DAEMON in effective:
-        publish += _watching(resources, place)
+        publish += _watching(resources, read, place)
     if Mode.SYNC in effective:
-        publish += _pruning(_domains(resources), place)
+        publish += _pruning(domains, place)
     subscribe = [Grant(f"{place.inbox}.>", "answers to our requests")]
     if Mode.DAEMON in effective:
         subscribe += _hints(place)
@@ -92,22 +97,33 @@ def _api(place: Place, domain: str) -> str:
     return api_prefix(domain, place.prefix)
 
 
-def _domains(resources: Iterable[Declared]) -> list[str]:
-    """Those that are declared; the home domain where nothing is."""
-    return sorted({declared.key.domain for declared in resources}) or [""]
-
-
-def _reading(resources: list[Declared], place: Place) -> Iterator[Grant]:
-    for domain in _domains(resources):
+def _reading(domains: list[str], resources: list[Declared], durables: list[Key], place: Place) -> Iterator[Grant]:
+    for domain in domains:
         api = _api(place, domain)
         yield Grant(f"{api}.INFO", "the account's API level")
         yield Grant(f"{api}.STREAM.LIST", "all streams with config and state")
-    for stream in sorted({declared.key.stream_key for declared in resources}):
+    for stream in sorted({key.stream_key for key in (*(declared.key for declared in resources), *durables)}):
         api = _api(place, stream.domain)
         yield Grant(f"{api}.CONSUMER.LIST.{stream.name}", f"the consumers of {stream.name}")
     for stream in _read_streams(resources):
         api = _api(place, stream.domain)
         yield Grant(f"{api}.STREAM.MSG.GET.{stream.name}", f"whether a filter that goes has unread messages in {stream.name}")
+
+
+def _copying(desired: Desired, place: Place) -> Iterator[Grant]:
+    """What a plan asks about streams that copy through durables of ours."""
+    for key, stream in _own_durables(desired):
+        home = _api(place, stream.domain)
+        yield Grant(f"{home}.STREAM.INFO.{stream.name}", f"how far {stream} reaches")
+        yield Grant(f"{home}.STREAM.MSG.GET.{stream.name}", f"how far {stream} has copied")
+        why = f"whether a filter of {key} that comes or goes has messages"
+        yield Grant(f"{_api(place, key.domain)}.STREAM.MSG.GET.{key.stream}", why)
+
+
+def _own_durables(desired: Desired) -> list[tuple[Key, Key]]:
+    """Durables of sources that we keep, with the stream that reads."""
+    read = durables_read(desired)
+    return sorted((key, stream) for key, stream in read.items() if key in desired.durables or key in desired.resources)
 
 
 def _read_streams(resources: Iterable[Declared]) -> list[Key]:
@@ -169,6 +185,29 @@ def _procedures(declared: Declared, place: Place) -> Iterator[Grant]:
         yield Grant(f"{api}.CONSUMER.DELETE.{hold.stream}.{hold.name}", f"give up the place of {key} afterwards")
 
 
+def _keeping(desired: Desired, place: Place) -> Iterator[Grant]:
+    """The durables that are kept for sources."""
+    for key, durable in sorted(desired.durables.items()):
+        api, name = _api(place, key.domain), f"{key.stream}.{key.name}"
+        yield Grant(f"{api}.CONSUMER.CREATE.{name}", f"create and update {key}, which is kept for {durable.aggregate}")
+        yield Grant(f"{api}.CONSUMER.INFO.{name}", f"read {key} again when an answer was lost", reread=True)
+
+
+def _migrating(desired: Desired, place: Place) -> Iterator[Grant]:
+    """Changes of how a stream reads its sources; a durable that is not declared any more has no name here."""
+    for key, stream in _own_durables(desired):
+        api, name = _api(place, key.domain), f"{key.stream}.{key.name}"
+        yield Grant(f"{api}.STREAM.INFO.{key.stream}", f"where {key.stream_key} begins and ends")
+        origin = desired.streams.get(key.stream_key)
+        if origin is not None and origin.config.get("retention") == "workqueue":
+            yield Grant(f"{api}.STREAM.PURGE.{key.stream}", f"remove what {stream} has copied already from {key.stream_key}")
+        if key in desired.durables:
+            yield Grant(f"{api}.CONSUMER.INFO.{name}", f"watch {key} between steps")
+            yield Grant(f"{api}.CONSUMER.PAUSE.{name}", f"hold {key} still, and let it go on")
+            yield Grant(f"{api}.CONSUMER.RESET.{name}", f"have {key} go on where {stream} stands")
+            yield Grant(f"{api}.CONSUMER.DELETE.{name}", f"make {key} anew in another place")
+
+
 def _pruning(domains: Iterable[str], place: Place) -> Iterator[Grant]:
     """What is no longer declared has no name here: these need wildcards."""
     for domain in domains:
@@ -180,11 +219,10 @@ def _pruning(domains: Iterable[str], place: Place) -> Iterator[Grant]:
         yield Grant(f"{api}.CONSUMER.DELETE.*.*", "delete consumers that are no longer declared")
 
 
-def _watching(resources: list[Declared], place: Place) -> Iterator[Grant]:
+def _watching(resources: list[Declared], durables: list[Key], place: Place) -> Iterator[Grant]:
     for stream in _read_streams(resources):
         yield Grant(f"{_api(place, stream.domain)}.STREAM.INFO.{stream.name}", f"where {stream.name} begins and ends")
-    for declared in resources:
-        key = declared.key
+    for key in (*(declared.key for declared in resources), *durables, *(durable.stream_key for durable in durables)):
         what, name = ("CONSUMER", f"{key.stream}.{key.name}") if key.kind == "Consumer" else ("STREAM", key.stream_name)
         yield Grant(f"{_api(place, key.domain)}.{what}.INFO.{name}", f"look at {key} when a hint says that it changed")
     yield Grant("reconciler.events.>", "tell whoever listens what was found and done")

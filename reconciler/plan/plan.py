@@ -12,7 +12,7 @@ from reconciler.model.common import DEFAULT_INTENT, State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer
-from reconciler.plan import guard, limits, moves
+from reconciler.plan import guard, limits, moves, sourcing
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules
 from reconciler.plan.decide import create, decide
 from reconciler.plan.display import in_short
@@ -21,7 +21,7 @@ from reconciler.plan.handovers import linked
 from reconciler.plan.machines import is_hold
 from reconciler.plan.order import ordered
 from reconciler.plan.policy import permits
-from reconciler.plan.removals import folded, removed_consumers, removed_streams, undeclared
+from reconciler.plan.removals import folded, removed_consumers, removed_durables, removed_streams, undeclared
 from reconciler.plan.scene import Scene, Seen
 from reconciler.plan.scope import Part, everything, part_of, touched_by
 from reconciler.procedures.move_subject import MoveSubject
@@ -40,10 +40,13 @@ def plan(desired: Desired, live: Live, rules: Rules, memory: Memory = NO_MEMORY,
     found = _changes(scene, _streams(scene))
     part = _part(scene, scope, found)
     found = _remade(scene, part, [*found, *_changes(scene, _consumers(scene, part.near))])
+    found = [_known(scene, change) for change in sourcing.resolve(scene, scene.streams if part.everything else part.near, found)]
     differing = sum(map(part.has, found))
     prune = part.everything or rules.policy == "sync"
     found += removed_streams(scene, part.pruned)
-    found += removed_consumers(scene, part.near, prune=prune)
+    gone = removed_consumers(scene, part.near, prune=prune)
+    found += sourcing.without_members(found, gone)
+    found += removed_durables(scene, found)
     found += _pools(scene, part)
     wanted = [change for change in found if permits(rules.policy, change)]
     notes = tuple(_notes(scene, found)) if part.everything else ()
@@ -69,7 +72,7 @@ def _part(scene: Scene, scope: frozenset[Key] | None, streams: list[Change]) -> 
     if scope is None:
         return everything({**scene.desired.consumers, **scene.live.consumers}.keys(), undeclared(scene))
     pruned = undeclared(scene) if scene.rules.policy == "sync" else frozenset()
-    return part_of(touched_by(scope, scene.desired), streams, pruned)
+    return part_of(touched_by(scope, scene.desired), scene.desired, streams, pruned)
 
 
 def _changes(scene: Scene, resources: Iterable[Declared]) -> list[Change]:
@@ -116,7 +119,7 @@ def _plain(scene: Scene, declared: Declared, seen: Seen) -> bool:
 
 def _known(scene: Scene, change: Change) -> Change:
     """A change that hangs on a question nobody answered is blocked: silence is never an answer."""
-    reason = scene.silent.get(change.key)
+    reason = scene.silent.get(change.key) or scene.silent.get(change.key.live_key)
     if reason is None or change.action is Action.BLOCKED:
         return change
     said = Reason("unknown", f"what it depends on could not be read: {reason}", "it is looked at again on the next pass")

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from reconciler.model.common import State
 from reconciler.model.identity import Key
+from reconciler.model.live import LiveConsumer
+from reconciler.model.normal import canonical
+from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.decide import delete
 from reconciler.plan.scene import Scene
@@ -34,12 +37,59 @@ def removed_consumers(scene: Scene, streams: Iterable[Key], *, prune: bool) -> I
             if name in declared or consumer.owner != owner or not (prune or consumer.special):
                 continue
             key = Key("Consumer", name, stream.name, stream.domain)
-            wanted_by = (held_consumer(key, consumer.config) if consumer.special else None) or key
+            if key in scene.desired.durables or (consumer.special and _is_read(scene, consumer.marker.source)):
+                continue
+            wanted_by = (_stands_for(key, consumer) if consumer.special else None) or key
             if wanted_by not in resources:
-                if prune and not _held_back(scene, name):
+                if prune and consumer.special and consumer.marker.source:
+                    yield _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
+                elif prune and not _held_back(scene, name):
                     yield _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
+            elif resources[wanted_by].intent.state is State.ABSENT and wanted_by.is_stream:
+                yield _without_reader(scene, key, wanted_by, consumer, Cause.MANIFEST)
             elif resources[wanted_by].intent.state is State.ABSENT:
-                yield delete(scene, key, consumer, Cause.MANIFEST)  # a hold goes with the consumer whose place it keeps
+                yield delete(scene, key, consumer, Cause.MANIFEST)
+
+
+def removed_durables(scene: Scene, changes: Iterable[Change]) -> Iterator[Change]:
+    """Deletes of durables that are kept for streams that go: after these, whose own delete says what is lost with them."""
+    for change in changes:
+        if not change.key.is_stream or change.action is not Action.DELETE:
+            continue
+        for key in scene.kept_durables.get(change.key.stream_key, ()):
+            consumer = scene.live.consumer(key)
+            declared = key in scene.desired.resources or key in scene.desired.durables
+            if consumer is not None and not declared and consumer.owner == scene.rules.owner:
+                yield replace(_drop(key, consumer, change.cause), needs=(change.key,))
+
+
+def _drop(key: Key, consumer: LiveConsumer, cause: Cause) -> Change:
+    return Change(key=key, action=Action.DELETE, cause=cause, live_config=canonical(consumer.config))
+
+
+def _without_reader(scene: Scene, key: Key, reader: Key, consumer: LiveConsumer, cause: Cause) -> Change:
+    """The delete of a durable whose stream is gone already: nobody goes on from its position, but it may keep messages."""
+    allowed = scene.allows(losses.DATA_LOSS, reader) or scene.allows(losses.DATA_LOSS, key)
+    reasons = () if allowed else tuple(losses.not_copied(scene, key, key))
+    change = _drop(key, consumer, cause)
+    return change.blocked(*reasons) if reasons else change
+
+
+def _stands_for(key: Key, consumer: LiveConsumer) -> Key | None:
+    """What a consumer goes with: a hold with the consumer whose place it keeps, a durable with the stream that it is kept for."""
+    try:
+        return held_consumer(key, consumer.config) or Key.parse(consumer.marker.source)
+    except ValueError:
+        return None
+
+
+def _is_read(scene: Scene, aggregate: str) -> bool:
+    """Whether the stream that a durable is kept for is declared or live: then the durable goes with a change of that stream."""
+    try:
+        key = Key.parse(aggregate).stream_key
+    except ValueError:  # it is kept for nobody, or the marker was damaged
+        return False
+    return key in scene.streams or key in scene.live.streams
 
 
 def folded(changes: Iterable[Change]) -> list[Change]:

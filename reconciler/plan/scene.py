@@ -11,8 +11,10 @@ from reconciler.model.common import State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream
+from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
 from reconciler.plan.change import Memory, Rules
+from reconciler.procedures.ground import migrating_for
 from reconciler.procedures.requests import Fact, Read, Unanswered
 
 Seen = LiveStream | LiveConsumer
@@ -96,8 +98,28 @@ class Scene:
         return {key: entry for key, entry in declared.items() if entry.intent.state is State.PRESENT}
 
     @cached_property
+    def kept_durables(self) -> Mapping[Key, tuple[Key, ...]]:
+        """Durables that are kept for a stream that copies, or are caught up in a migration of it, by the key of that stream."""
+        found: dict[Key, list[Key]] = {}
+        for stream, consumers in self.live.consumers.items():
+            for name, consumer in consumers.items():
+                reader = _reader_of(consumer.marker) if consumer.special else None
+                if reader is not None:
+                    found.setdefault(reader, []).append(Key("Consumer", name, stream.name, stream.domain))
+        return {stream: tuple(sorted(keys)) for stream, keys in found.items()}
+
+    @cached_property
     def limited_streams(self) -> frozenset[Key]:
         """Streams whose consumer limits change what their consumers' defaults are, live or declared."""
         live = (key for key, stream in self.live.streams.items() if stream.limits)
         declared = (key for key, entry in self.streams.items() if b"consumer_limits" in entry.wire)
         return frozenset((*live, *declared))
+
+
+def _reader_of(marker: Marker) -> Key | None:
+    """The stream that a marker says a durable is kept for; None for every other consumer, and where somebody damaged it."""
+    named = marker.source or migrating_for(marker.journal)
+    try:
+        return Key.parse(named).stream_key if named else None
+    except ValueError:
+        return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
+from reconciler.model.sourcing import durables_read
 from reconciler.plan.change import Action, Cause, Change
 
 _WHOLE = frozenset({Action.CREATE, Action.RECREATE, Action.DELETE})
@@ -65,18 +66,29 @@ def everything(streams: Collection[Key], undeclared: Collection[Key]) -> Part:
 
 
 def touched_by(scope: Iterable[Key], desired: Desired) -> frozenset[Key]:
-    """The streams behind keys of any kind."""
+    """The streams behind keys of any kind; a durable that a stream reads through belongs to that stream, too."""
     pools: Mapping[str, Key] = {name: pool.stream for name, pool in desired.pools.items()}
-    found = (pools.get(key.name) if key.kind == "WorkerPool" else key.stream_key for key in scope)
-    return frozenset(key for key in found if key is not None)
+    keys = list(scope)
+    found = (pools.get(key.name) if key.kind == "WorkerPool" else key.stream_key for key in keys)
+    durables = durables_read(desired)
+    read = (durables[key] for key in keys if key in durables)
+    return frozenset((*(key for key in found if key is not None), *read))
 
 
-def part_of(touched: frozenset[Key], changes: Iterable[Change], undeclared: frozenset[Key]) -> Part:
+def part_of(touched: frozenset[Key], desired: Desired, changes: Iterable[Change], undeclared: frozenset[Key]) -> Part:
     """A part, given all changes of declared streams; where subjects move, all who may give or take them belong to it."""
+    near = _with_readers(touched, desired)
     moving = {change.key.stream_key for change in changes if change.key.is_stream and _moves_subjects(change)}
     if touched.isdisjoint(moving) and touched.isdisjoint(undeclared):
-        return Part(touched, touched, frozenset(), everything=False)
-    return Part(touched, touched | moving, undeclared, everything=False)
+        return Part(touched, near, frozenset(), everything=False)
+    return Part(touched, near | moving, undeclared, everything=False)
+
+
+def _with_readers(streams: frozenset[Key], desired: Desired) -> frozenset[Key]:
+    """With who reads through durables of these, and where those durables are: how it is read changes all at once."""
+    durables = durables_read(desired)
+    readers = streams | {reader for durable, reader in durables.items() if durable.stream_key in streams}
+    return readers | {durable.stream_key for durable, reader in durables.items() if reader in readers}
 
 
 def _moves_subjects(change: Change) -> bool:

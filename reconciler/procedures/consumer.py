@@ -17,13 +17,12 @@ from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.fields import Mutability, table
 from reconciler.model.identity import Key
 from reconciler.model.marker import OWNER, PROCEDURE, RESIDUE, Journal, Marker, Residue, read_marker
-from reconciler.model.normal import Config, normal_consumer
+from reconciler.model.normal import EVERYTHING, Config, normal_consumer
 from reconciler.model.subjects import covered
 
 DEFAULT_DEADLINE = 60 * 10**9
 DEFAULT_ACK_WAIT = 30 * 10**9
 RESET_LEVEL = 4
-EVERYTHING = ">"
 DUPLICATES = "duplicates"
 """Where a journal keeps how many messages the procedure is expected to deliver again: afterwards nobody can tell."""
 REWINDABLE = frozenset({"all", "by_start_sequence", "by_start_time"})
@@ -121,7 +120,7 @@ class ConsumerSeen:
     @property
     def data(self) -> Config:
         """What the journal keeps for its own procedure; empty when somebody damaged it."""
-        return _journal_data(self.journal)
+        return journal_data(self.journal)
 
     @property
     def journaled_start(self) -> int | None:
@@ -142,6 +141,11 @@ class ConsumerSeen:
         """
         part = "ack_floor" if self.info["delivered"]["consumer_seq"] else "delivered"
         return int(self.info[part]["stream_seq"])
+
+    @property
+    def delivered(self) -> int:
+        """The last sequence that was handed out, or the one before the first."""
+        return int(self.info["delivered"]["stream_seq"])
 
     @property
     def in_flight(self) -> int:
@@ -170,7 +174,8 @@ class ConsumerSeen:
         return int(self.config.get("ack_wait") or DEFAULT_ACK_WAIT)
 
 
-def _journal_data(journal: Journal | None) -> Config:
+def journal_data(journal: Journal | None) -> Config:
+    """What a journal keeps for its own procedure; empty when somebody damaged it."""
     try:
         data = orjson.loads(journal.data) if journal else {}
     except orjson.JSONDecodeError:
@@ -180,7 +185,7 @@ def _journal_data(journal: Journal | None) -> Config:
 
 def promised_duplicates(journal: Journal) -> int:
     """What the plan that began this procedure has said; nothing when somebody damaged it."""
-    promised = _journal_data(journal).get(DUPLICATES)
+    promised = journal_data(journal).get(DUPLICATES)
     return promised if isinstance(promised, int) else 0
 
 

@@ -114,3 +114,5 @@ class Description:
     point_of_no_return: str = ""
     expected_duplicates: int = 0
     notes: tuple[str, ...] = ()
+    again: str = "delivered again"
+    """What becomes of a duplicate."""

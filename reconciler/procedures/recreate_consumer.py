@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.model.identity import MAX_NAME, Key
+from reconciler.model.normal import EVERYTHING
 from reconciler.model.subjects import covers
 from reconciler.procedures import arrival
-from reconciler.procedures.consumer import EVERYTHING, ConsumerSeen, ConsumerTarget, added_filters, arrived, encode, encode_paused
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, encode, encode_paused
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (

@@ -35,7 +35,15 @@ class NextMessage:
     seq: int
 
 
-Read = StreamInfo | ConsumerInfo | NextMessage
+@dataclass(frozen=True, slots=True)
+class LastCopied:
+    """How far a stream has copied under one identity (see `model.sourcing.identity_of`), judged by what it stores."""
+
+    stream: Key
+    identity: str
+
+
+Read = StreamInfo | ConsumerInfo | NextMessage | LastCopied
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +61,25 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """Answer to LastCopied."""
+
+    seq: int
+    """The origin's sequence of the last message stored under that identity; 0 when none is stored."""
+    time: str = ""
+    """When the stream stored it, RFC 3339."""
+    complete: bool = True
+    """Nothing was ever removed from the stream, so that 0 means that nothing was copied."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unanswered:
     """Nobody answered, or the answer was refused: nothing may be concluded. Only planning ever meets it."""
 
     reason: str
 
 
-Fact = dict[str, Any] | Message | Absent | Unanswered
+Fact = dict[str, Any] | Message | Copied | Absent | Unanswered
 """INFO answers are plain JSON objects; Absent is only ever said by the server."""
 
 
@@ -84,6 +104,15 @@ class DeleteStream:
     """STREAM.DELETE."""
 
     stream: Key
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeStream:
+    """STREAM.PURGE of what lies before `before` and matches `subject`."""
+
+    stream: Key
+    before: int
+    subject: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +155,18 @@ class ResetConsumer:
 
 
 Write = (
-    CreateStream | UpdateStream | DeleteStream | CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer
+    CreateStream
+    | UpdateStream
+    | DeleteStream
+    | PurgeStream
+    | CreateConsumer
+    | UpdateConsumer
+    | DeleteConsumer
+    | PauseConsumer
+    | ResetConsumer
 )
 
 
 def changed_by(write: Write) -> Key:
     """What a write changes."""
-    return write.stream if isinstance(write, CreateStream | UpdateStream | DeleteStream) else write.consumer
+    return write.stream if isinstance(write, CreateStream | UpdateStream | DeleteStream | PurgeStream) else write.consumer

@@ -82,7 +82,7 @@ def _details(change: Change) -> str:
         lines += [f"{number}. {_escaped(step)}" for number, step in enumerate(change.procedure.steps, 1)]
         if change.procedure.point_of_no_return:
             lines.append(f"\nPoint of no return: {_escaped(change.procedure.point_of_no_return)}")
-        lines.append(f"\n{duplicates(change.procedure.expected_duplicates).capitalize()}.")
+        lines.append(f"\n{duplicates(change.procedure).capitalize()}.")
     lines += [f"- {_escaped(note)}" for note in change.notes]
     lines += _block(_difference(change))
     return "\n".join([*lines, "</details>", ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.plan.change import Action, Cause, Change, Plan
+from reconciler.procedures.machine import Description
 from reconciler.render.values import counted, printable
 
 SYMBOLS = {
@@ -66,6 +67,7 @@ def counts(plan: Plan) -> str:
     return ", ".join(shown) + blocked
 
 
-def duplicates(count: int) -> str:
+def duplicates(procedure: Description) -> str:
     """How many messages arrive a second time."""
-    return f"{counted(count, 'message')} will be delivered again" if count else "no message is delivered again"
+    count = procedure.expected_duplicates
+    return f"{counted(count, 'message')} will be {procedure.again}" if count else f"no message is {procedure.again}"

@@ -120,7 +120,7 @@ def remembered(live: Live, owner: str) -> tuple[ResourceStatus, ...]:
         if stream.owner == owner:
             found.append(_remembered(key.resource_key, stream, normal_stream(stream.config, key.name, live.server.level)))
         for name, consumer in live.consumers_of(key).items():
-            if consumer.owner == owner:
+            if consumer.owner == owner and not (consumer.special and consumer.marker.source):  # that one is its stream's
                 normal = normal_consumer(consumer.config, stream.limits or {})
                 found.append(_remembered(Key("Consumer", name, key.name, key.domain), consumer, normal))
     found += [ResourceStatus(key, Condition.UNKNOWN, reason) for key, reason in live.unknown.items()]

@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from reconciler.model import units
+from reconciler.render.sources_text import source_lines
 from reconciler.render.status import Condition
 from reconciler.render.values import counted, printable, show
 
@@ -35,6 +36,7 @@ def status_lines(document: Json, now: int) -> Iterator[Text]:
     width = max((len(printable(resource["key"])) for resource in resources), default=0)
     for resource in resources:
         yield _resource_line(resource, width, now)
+    yield from source_lines(document.get("sources", ()), now)
     yield Text()
     counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
     yield Text(f"Status: {counts or 'nothing declared'}")

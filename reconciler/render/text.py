@@ -130,7 +130,9 @@ def _list_change(live: list[object], declared: list[object]) -> Text:
     new = [item for item in declared if item not in live]
     parts = [Text(f"- {show(item)}", style="red") for item in gone] + [Text(f"+ {show(item)}", style="green") for item in new]
     kept = len(declared) - len(new)
-    return Text(", ").join([*parts, Text(f"{kept} kept" if parts else f"{kept} in another order", style="dim")])
+    if kept or not parts:
+        parts.append(Text(f"{kept} kept" if parts else f"{kept} in another order", style="dim"))
+    return Text(", ").join(parts)
 
 
 def _procedure_lines(procedure: Description) -> Iterator[Text]:
@@ -139,6 +141,7 @@ def _procedure_lines(procedure: Description) -> Iterator[Text]:
         yield _indented(f"{number:>{width}}. {printable(step)}")
     if procedure.point_of_no_return:
         yield _indented(f"point of no return: {printable(procedure.point_of_no_return)}", "bold magenta")
-    yield _indented(duplicates(procedure.expected_duplicates), "magenta" if procedure.expected_duplicates else "dim")
+    if procedure.point_of_no_return or procedure.expected_duplicates:
+        yield _indented(duplicates(procedure), "magenta" if procedure.expected_duplicates else "dim")
     for note in procedure.notes:
         yield _indented(f"note: {printable(note)}", "yellow")

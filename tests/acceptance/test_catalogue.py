@@ -19,6 +19,12 @@ US = "reconciler"
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 LEASE = "KV_reconciler-"
 STREAMS = {"APPS", "AUDIT", "BILLING", "DLQ", "PAYMENTS", "PAYMENTS_MIRROR", "PROVISIONING", "STORAGE"}
+SOURCED = {"EDGE_ALARMS", "EDGE_USAGE", "FLEET"}
+DURABLES = {("EDGE_USAGE", "to_fleet"), ("EDGE_ALARMS", "alarms_to_fleet")}
+"""What FLEET reads through; only the second has a manifest."""
+RESOURCES_OF_SOURCING = len(SOURCED) + 1
+SOURCING_LEVEL = 4
+"""Of the API, from which on a stream may be sourced through a durable."""
 # As the documentation of the services counts them; the live names begin with the service.
 SERVICES = {
     "provisioning_worker": 3,
@@ -47,9 +53,19 @@ async def lease_written(wire: Wire) -> int:
     return sum(entry["state"]["last_seq"] for entry in listed if entry["config"]["name"].startswith(LEASE))
 
 
+def files(*, sourcing: bool) -> list[str]:
+    """Everything, or what servers without durable sourcing accept as well."""
+    if sourcing:
+        return ["-f", str(MANIFESTS)]
+    others = (path for path in sorted(MANIFESTS.iterdir()) if path.name != "sourcing.yaml")
+    return [argument for path in others for argument in ("-f", str(path))]
+
+
 async def is_in_place_and_stays(cli: Command, wire: Wire, env: str, audit: AbstractAsyncContextManager[Audit]) -> None:
     """One apply; then neither a difference nor a write, not even of the lease."""
-    declared = ["-f", str(MANIFESTS), "--env", env]
+    sourcing = (await wire.expect("INFO"))["api"].get("level", 0) >= SOURCING_LEVEL
+    declared = [*files(sourcing=sourcing), "--env", env]
+    sourced, durables = (SOURCED, DURABLES) if sourcing else (set(), set())
     applied = cli("apply", *declared, "--yes", "--format", "json").json
     assert {change["result"] for change in applied["changes"]} == {"applied"}
     cli("plan", *declared, "--detailed-exitcode")
@@ -57,17 +73,18 @@ async def is_in_place_and_stays(cli: Command, wire: Wire, env: str, audit: Abstr
     before = await resources(wire)
     async with audit as heard:
         again = cli("apply", *declared, "--yes", "--format", "json").json
-    assert again["summary"]["unchanged"] == len(STREAMS) + sum(SERVICES.values())
+    assert again["summary"]["unchanged"] == len(STREAMS) + sum(SERVICES.values()) + (RESOURCES_OF_SOURCING if sourcing else 0)
     assert again["changes"] == []
     assert heard.subjects(US)
     assert heard.writes() == []
     assert await lease_written(wire) == leases
     assert await resources(wire) == before
     streams, consumers = before
-    assert set(streams) == STREAMS
+    assert set(streams) == STREAMS | sourced
     found = Counter(service for _, name in consumers for service in SERVICES if name.startswith(service))
     assert dict(found) == SERVICES
-    assert len(consumers) == sum(SERVICES.values())
+    assert {(stream, name) for stream, name in consumers if stream in SOURCED} == durables
+    assert len(consumers) == sum(SERVICES.values()) + len(durables)
 
 
 async def test_dev_is_in_place_after_one_apply(any_server: Server, offline: Command) -> None:
@@ -111,13 +128,14 @@ def _unmarked(config: Json) -> Json:
 
 @pytest.mark.parametrize("marked", [True, False], ids=["another owner", "nobody"])
 async def test_what_is_exported_differs_in_nothing(cli: Command, wire: Wire, marked: bool) -> None:
-    cli("apply", "-f", MANIFESTS, "--env", "dev", "--yes")
+    """Where a managed durable delivers depends on its owner, so what nobody owns is tried without."""
+    cli("apply", *files(sourcing=marked), "--env", "dev", "--yes")
     if not marked:
         await forget_owner(wire)
     exported = cli("export")
     assert "warning" not in exported.err
     plan = cli("--owner", "other", "plan", "-f", "-", "--adopt", "--format", "json", stdin=exported.out).json
-    assert len(plan["changes"]) == len(STREAMS) + sum(SERVICES.values())
+    assert len(plan["changes"]) == len(STREAMS) + sum(SERVICES.values()) + (RESOURCES_OF_SOURCING if marked else 0)
     assert {(change["action"], len(change["fields"])) for change in plan["changes"]} == {("blocked" if marked else "adopt", 0)}
     if marked:
         assert {code for change in plan["changes"] for code in change["reasons"]} == {"other-owner"}

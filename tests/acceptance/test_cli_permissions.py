@@ -250,3 +250,30 @@ def test_modes_add_up(offline: Command) -> None:
     assert subjects("read") < subjects("apply") < subjects("procedures") < subjects("daemon")
     assert "$JS.API.STREAM.DELETE.*" not in subjects("daemon")
     assert "$JS.API.STREAM.DELETE.*" in subjects("daemon", "sync")
+
+
+COPY = """\
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {{name: S}}
+spec: {{subjects: [s.>], retention: {retention}}}
+---
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {{name: A}}
+spec: {{sources: [{{name: S{consumer}}}]}}
+"""
+KEPT = ", consumer: {name: c, serverManaged: true}"
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+def test_the_grants_are_enough_for_a_source_that_gets_a_durable(retention: str, offline: Command, tmp_path: Path) -> None:
+    managed = COPY.format(retention=retention, consumer=KEPT)
+    conf = offline("permissions", "-f", "-", "--mode", "procedures", stdin=managed).out
+    config = f'accounts {{ A {{ jetstream: enabled, users: [{{user: u, password: "pw",\n{conf}}}] }} }}'
+    with Server(tmp_path / "server", config=config) as server:
+        cli = Command(offline.home, server.url)
+        login = {"NATS_USER": "u", "NATS_PASSWORD": "pw"}
+        cli("apply", "-f", "-", "--yes", stdin=COPY.format(retention=retention, consumer=""), environ=login)
+        cli("apply", "-f", "-", "--yes", stdin=managed, environ=login)
+        cli("plan", "-f", "-", "--detailed-exitcode", stdin=managed, environ=login)

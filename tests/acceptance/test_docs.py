@@ -10,10 +10,10 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,6 +22,10 @@ from tests.support.servers import Server
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SECONDS = 60
+EXAMPLE_ADDRESSES = ("127.0.0.1:14222", "127.0.0.1:14223", "127.0.0.1:17422")
+"""Of the servers in examples/leaf."""
+LONG = {"leaf.md", "sourcing.md"}
+"""Pages with real migrations and outages."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# file: (\S+)\n")
@@ -58,28 +62,39 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def pages_with_steps() -> list[Path]:
-    return [page for page in PAGES if any(steps(page.read_text(encoding="utf-8")))]
+def pages_with_steps() -> list[Any]:
+    found = [page for page in PAGES if any(steps(page.read_text(encoding="utf-8")))]
+    return [pytest.param(page, marks=pytest.mark.slow, id=page.name) if page.name in LONG else page for page in found]
 
 
 @pytest.mark.parametrize("page", pages_with_steps(), ids=lambda page: page.name)
 def test_what_a_page_shows_is_what_happens(page: Path, server: Server, tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    shutil.copytree(ROOT / "manifests", here / "manifests")
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    for directory in ("manifests", "examples"):
+        shutil.copytree(ROOT / directory, here / directory)
     http = f"127.0.0.1:{free_port()}"
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
     environ = {"PATH": path, "HOME": str(tmp_path), "NATS_URL": server.url, "COLUMNS": "160", "LC_ALL": "C.UTF-8"}
     text = page.read_text(encoding="utf-8")
     if "127.0.0.1:8080" in text:
         environ |= {"RECONCILER_HTTP": http, "RECONCILER_DAEMON": f"http://{http}"}
+    addresses = {"127.0.0.1:8080": http} | {address: f"127.0.0.1:{free_port()}" for address in EXAMPLE_ADDRESSES}
+    for config in here.rglob("*.conf"):
+        config.write_text(replaced(config.read_text(encoding="utf-8"), addresses), encoding="utf-8")
     try:
-        follow(text.replace("127.0.0.1:8080", http), here, environ)
+        follow(replaced(text, addresses), here, environ)
     finally:
         for pid in here.glob("*.pid"):  # what a page has started and, because it failed, not ended
             with suppress(ProcessLookupError):
                 os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
+
+
+def replaced(text: str, addresses: Mapping[str, str]) -> str:
+    """With other addresses."""
+    for address, other in addresses.items():
+        text = text.replace(address, other)
+    return text
 
 
 def follow(page: str, here: Path, environ: dict[str, str]) -> None:

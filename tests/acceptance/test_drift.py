@@ -41,7 +41,7 @@ from tests.support.field_cases import (
 from tests.support.manifests import load, written
 from tests.support.servers import Server
 from tests.support.until import until
-from tests.support.wire import Json, Wire
+from tests.support.wire import Json, Wire, without_everything
 
 start = engines.start
 
@@ -108,7 +108,7 @@ class Place:
         """What is live."""
         info = await (self.wire.stream_info(S) if kind == "Stream" else self.wire.consumer_info(S, "c"))
         config: Json = info["config"]
-        return config
+        return without_everything(config)
 
     async def meddle(self, kind: str, field: str, value: Any) -> None:
         """Somebody else changes exactly this field, and leaves the marker where it is."""

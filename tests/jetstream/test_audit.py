@@ -45,7 +45,7 @@ async def overheard(wire: Wire, client: Wire, request: str, payload: dict[str, o
     for _ in range(TRIES):  # now and then a server tells nothing of a request that only reads
         await client.call(request, payload)
         with suppress(TimeoutError):
-            return (await asyncio.wait_for(messages.get(), 1)).data
+            return (await asyncio.wait_for(messages.get(), 4)).data
     raise AssertionError(request)
 
 

@@ -62,10 +62,15 @@ def test_buckets_are_the_streams_behind_them(tmp_path: Path) -> None:
     assert desired.resources[Key("ObjectStore", "files")].config["name"] == "OBJ_files"
 
 
-def test_a_server_managed_consumer_is_sent_with_its_name_alone(tmp_path: Path) -> None:
-    text = stream("sources: [{name: S, external: {domain: leaf}, consumer: {name: c, serverManaged: true}}]")
-    (entry,) = load(tmp_path, text).desired.resources[Key("Stream", "A")].config["sources"]
-    assert entry == {"name": "S", "external": {"api": "$JS.leaf.API"}, "consumer": {"name": "c"}}
+def test_a_server_managed_consumer_takes_what_its_entry_selects(tmp_path: Path) -> None:
+    entry = "{name: S, external: {domain: leaf}, filterSubject: s.a, optStartSeq: 7, consumer: {name: c, serverManaged: true}}"
+    desired = load(tmp_path, stream(f"sources: [{entry}]")).desired
+    (sent,) = desired.resources[Key("Stream", "A")].config["sources"]
+    kept = desired.durables[Key("Consumer", "c", "S", "leaf")]
+    delivered = kept.declared.config["deliver_subject"]
+    assert sent == {"name": "S", "external": {"api": "$JS.leaf.API"}, "consumer": {"name": "c", "deliver_subject": delivered}}
+    assert (kept.aggregate, kept.declared.config["filter_subjects"]) == (Key("Stream", "A"), ["s.a"])
+    assert kept.declared.config["opt_start_seq"] == 7
 
 
 def test_an_empty_list_is_nothing(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_streams_of_the_catalogue(environment: str, replicas: int) -> None:
 
 def test_the_consumers_of_the_catalogue() -> None:
     resources = loaded("dev").resources
-    assert {key.name for key in resources if key.kind == "Consumer"} == set(CONSUMERS)
+    assert {key.name for key in resources if key.kind == "Consumer" and key.stream in STREAMS} == set(CONSUMERS)
     for name, (stream, subject, (ack_wait, max_deliver)) in CONSUMERS.items():
         config = resources[Key("Consumer", name, stream)].config
         metadata = config.pop("metadata", {})
@@ -106,6 +106,17 @@ def test_the_consumers_of_the_catalogue() -> None:
         assert metadata == ({"reconciler.deadLetter": dead_letter(subject)} if stream != "DLQ" else {})
 
 
+def test_the_examples_read_through_a_durable_of_each_kind() -> None:
+    declared = loaded("dev")
+    usage, alarms = (entry["consumer"] for entry in declared.resources[Key("Stream", "FLEET")].config["sources"])
+    assert usage["name"] == "to_fleet"
+    assert alarms == {"name": "alarms_to_fleet", "deliver_subject": "deliver.fleet.alarms"}
+    assert {str(key): str(durable.aggregate) for key, durable in declared.durables.items()} == {
+        "Consumer/EDGE_USAGE/to_fleet": "Stream/FLEET"
+    }
+    assert Key("Consumer", "alarms_to_fleet", "EDGE_ALARMS") in declared.resources
+
+
 def dead_letter(subject: str) -> str:
     """`dlq.` and the subject, without the name of the product it begins with."""
     product, _, rest = subject.partition(".")
@@ -114,7 +125,9 @@ def dead_letter(subject: str) -> str:
 
 def test_services_have_as_many_consumers_as_the_documentation_says() -> None:
     documents: list[dict[str, Any]] = [
-        value for file in sorted(MANIFESTS.rglob("*.yaml")) for value in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        value
+        for file in sorted((MANIFESTS / "streams").glob("*.yaml"))
+        for value in yaml.safe_load_all(file.read_text(encoding="utf-8"))
     ]
     services = Counter(value["metadata"]["labels"]["service"] for value in documents if value["kind"] == "Consumer")
     assert dict(services) == SERVICES

@@ -17,6 +17,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
 from reconciler.model.live import Live
 from reconciler.model.marker import DEAD_LETTER, Marker, Residue
+from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Rules
 from reconciler.plan.plan import plan
 from tests.support import build
@@ -258,3 +259,118 @@ def test_nack_names_are_objects_kubernetes_takes_and_never_two_the_same() -> Non
     names = [document["metadata"]["name"] for document in export(live, fmt="nack").documents]
     assert len(set(names)) == len(names)
     assert all(name == name.lower() and name[0].isalnum() and name[-1].isalnum() for name in names)
+
+
+SOURCE = build.stream("S", {"subjects": ["s.>", "t"]})
+ENTRIES: dict[str, dict[str, Any]] = {
+    "everything": {"name": "S"},
+    "a filter": {"name": "S", "filterSubject": "s.a"},
+    "a start": {"name": "S", "filterSubject": "s.a", "optStartSeq": 7},
+    "a moment": {"name": "S", "optStartTime": "2026-01-31T12:00:00Z"},
+    "transforms": {"name": "S", "subjectTransforms": [{"src": "s.a", "dest": "t.a"}, {"src": "s.b", "dest": ""}]},
+}
+MANAGED = {"name": "c", "serverManaged": True}
+
+
+def _managed(spec: dict[str, Any]) -> Desired:
+    return with_durables(build.desired(SOURCE, build.stream("A", spec)), "default")
+
+
+def _kept(desired: Desired, key: Key) -> dict[str, Any]:
+    """INFO of a durable as we would have left it."""
+    durable = desired.durables[key]
+    marker = Marker(owner="default", spec=durable.declared.digest, source=str(durable.aggregate))
+    return build.consumer_info(key.stream, {**durable.declared.config, "metadata": marker.to_metadata()})
+
+
+def _with_residue(declared: Declared, live: dict[str, Any], *rows: Residue) -> dict[str, Any]:
+    """INFO of a stream that a migration has left with something else than is declared."""
+    marker = Marker(owner="default", spec=declared.digest, residue=rows)
+    return build.stream_info({**declared.config, **live, "metadata": marker.to_metadata()})
+
+
+def _plans_to_nothing(live: Live) -> Exported:
+    exported = export(live)
+    assert exported.notes == ()
+    desired = with_durables(_desired(exported), "default")
+    assert plan(desired, live, Rules(policy="sync")).changes == ()
+    return exported
+
+
+@pytest.mark.parametrize("kind", ["sources", "mirror"])
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_a_durable_that_we_keep_is_part_of_its_entry(entry: dict[str, Any], kind: str) -> None:
+    said = {**entry, "consumer": MANAGED}
+    desired = _managed({kind: [said] if kind == "sources" else said})
+    infos = [build.stream_info(build.marked(declared)) for declared in desired.streams.values()]
+    exported = _plans_to_nothing(build.live(*infos, _kept(desired, Key("Consumer", "c", "S"))))
+    assert [document["kind"] for document in exported.documents] == ["Stream", "Stream"]
+    written = exported.documents[0]["spec"][kind]
+    assert (written[0] if kind == "sources" else written) == said
+    assert "_reconciler" not in str(exported.documents)
+
+
+def test_a_consumer_of_a_source_that_somebody_declared_stays_one() -> None:
+    own = build.consumer("S", "c", {"ackPolicy": "flow_control", "deliverSubject": "d"})
+    aggregate = build.stream("A", {"sources": [{"name": "S", "consumer": {"name": "c", "deliverSubject": "d"}}]})
+    infos = [build.stream_info(build.marked(declared)) for declared in (SOURCE, aggregate)]
+    exported = _plans_to_nothing(build.live(*infos, build.consumer_info("S", build.marked(own))))
+    assert [document["kind"] for document in exported.documents] == ["Stream", "Stream", "Consumer"]
+
+
+def test_what_a_migration_left_in_an_entry_is_undone() -> None:
+    aggregate = build.stream("A", {"sources": [{"name": "S"}, {"name": "T"}]})
+    unused = "_reconciler.from.0"
+    left = {"name": "S", "opt_start_seq": 9, "subject_transforms": [{"src": one, "dest": one} for one in ("s.>", "t", unused)]}
+    info = _with_residue(aggregate, {"sources": [left, {"name": "T"}]}, Residue("sources", left, {"name": "S"}))
+    exported = _plans_to_nothing(build.live(build.stream_info(build.marked(SOURCE)), info))
+    assert exported.documents[0]["spec"] == {"sources": [{"name": "S"}, {"name": "T"}]}
+
+
+def test_what_was_left_in_an_entry_with_a_durable_is_undone() -> None:
+    desired = _managed({"sources": [{"name": "S", "consumer": MANAGED}]})
+    declared = desired.resources[Key("Stream", "A")]
+    (attached,) = declared.config["sources"]
+    left = {**attached, "subject_transforms": [{"src": "s.>", "dest": "s.>"}]}
+    info = _with_residue(declared, {"sources": [left]}, Residue("sources", left, attached))
+    live = build.live(build.stream_info(build.marked(SOURCE)), info, _kept(desired, Key("Consumer", "c", "S")))
+    assert _plans_to_nothing(live).documents[0]["spec"] == {"sources": [{"name": "S", "consumer": MANAGED}]}
+
+
+def test_a_placeholder_is_left_out_and_said() -> None:
+    desired = _managed({"sources": [{"name": "S", "consumer": MANAGED}, {"name": "T"}]})
+    declared = desired.resources[Key("Stream", "A")]
+    info = build.stream_info({**declared.config, "sources": [{"name": "S", "filter_subject": "_detached.c"}, {"name": "T"}]})
+    exported = export(build.live(build.stream_info(SOURCE.config), info, _kept(desired, Key("Consumer", "c", "S"))))
+    assert [document["kind"] for document in exported.documents] == ["Stream", "Stream"]
+    assert exported.documents[0]["spec"] == {"sources": [{"name": "T"}]}
+    (note,) = exported.notes
+    assert note.startswith("Stream/A: S is detached while c is migrated")
+
+
+def test_a_durable_that_was_not_seen_or_is_left_over_is_said() -> None:
+    far = {"name": "EV", "external": {"api": "$JS.leaf.API"}, "consumer": MANAGED}
+    spec = {"sources": [far]}
+    desired = with_durables(build.desired(build.stream("A", {"sources": [{**far, "external": {"domain": "leaf"}}]})), "default")
+    exported = export(build.live(build.stream_info(desired.resources[Key("Stream", "A")].config)))
+    assert exported.documents[0]["spec"] == spec
+    assert [note for note in exported.notes if "leaf:Consumer/EV/c" in note]
+    left = _kept(_managed({"sources": [{"name": "S", "consumer": MANAGED}]}), Key("Consumer", "c", "S"))
+    exported = export(build.live(build.stream_info(SOURCE.config), build.stream_info({"name": "A", "subjects": ["a"]}), left))
+    assert [document["kind"] for document in exported.documents] == ["Stream", "Stream"]
+    assert exported.notes == ("Consumer/S/c: left out: it is kept for Stream/A, which does not read through it",)
+
+
+def test_a_durable_that_was_changed_is_said() -> None:
+    desired = _managed({"sources": [{"name": "S", "consumer": MANAGED}]})
+    info = _kept(desired, Key("Consumer", "c", "S"))
+    info["config"]["filter_subjects"] = ["s.a", "s.b"]
+    infos = [build.stream_info(build.marked(declared)) for declared in desired.streams.values()]
+    (note,) = export(build.live(*infos, info)).notes
+    assert note == "Stream/A: Consumer/S/c, which is kept for it, is not as it would be made: filter_subjects"
+
+
+def test_the_servers_own_durables_never_appear() -> None:
+    own = {"name": "JS_SRC_x", "durable_name": "JS_SRC_x", "ack_policy": "flow_control", "deliver_subject": "$JS.S.x"}
+    infos = [build.stream_info(SOURCE.config), build.consumer_info("S", {**own, "sourcing": True})]
+    assert [document["kind"] for document in export(build.live(*infos)).documents] == ["Stream"]

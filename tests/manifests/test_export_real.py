@@ -15,9 +15,13 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
 from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.live import Server as ServerFacts
+from reconciler.model.marker import Marker
+from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.plan import plan
+from tests.support import build
 from tests.support.export_cases import CONSUMERS, STREAMS
+from tests.support.manifests import load
 from tests.support.servers import Server
 from tests.support.wire import Wire
 
@@ -109,3 +113,36 @@ async def test_one_stream_comes_with_its_consumers_only(wire: Wire, stream: str)
     (first, *rest) = documents
     assert first["metadata"]["name"] == stream.removeprefix("KV_")
     assert all(document["kind"] == "Consumer" and document["spec"]["stream"] == stream for document in rest)
+
+
+MANAGED = """\
+kind: Stream
+metadata: {name: A}
+spec:
+  sources:
+    - {name: S, filterSubject: s.a, optStartSeq: 2, consumer: {name: c, serverManaged: true}}
+    - {name: Q, subjectTransforms: [{src: q.a, dest: t.a}], consumer: {name: d, serverManaged: true}}
+    - {name: I}
+"""
+
+
+async def test_durables_of_sources_come_back_as_parts_of_their_entries(any_server: Server, tmp_path: Path) -> None:
+    origins = [
+        f"kind: Stream\nmetadata: {{name: {name}}}\nspec: {{subjects: [{name.lower()}.>], retention: {retention}}}"
+        for name, retention in (("S", "limits"), ("Q", "workqueue"), ("I", "interest"))
+    ]
+    desired = load(tmp_path, *origins, MANAGED).desired
+    async with await Wire.connect(any_server.url) as wire:
+        for name in "SQI":
+            await wire.expect(f"STREAM.CREATE.{name}", build.marked(desired.resources[Key("Stream", name)]))
+        for key, durable in desired.durables.items():
+            marker = Marker(owner="default", spec=durable.declared.digest, source=str(durable.aggregate))
+            config = {**durable.declared.config, "metadata": marker.to_metadata()}
+            await wire.expect(f"CONSUMER.CREATE.{key.stream}.{key.name}", {"stream_name": key.stream, "config": config})
+        await wire.expect("STREAM.CREATE.A", build.marked(desired.resources[Key("Stream", "A")]))
+        live = await _look(wire)
+    exported = export(live)
+    assert exported.notes == ()
+    assert [document["kind"] for document in exported.documents] == ["Stream"] * 4
+    assert "JS_SRC" not in str(exported.documents)
+    assert plan(with_durables(_declared(exported.documents), "default"), live, Rules(policy="sync")).changes == ()

@@ -17,7 +17,7 @@ from tests.support.command import Command
 from tests.support.daemons import Daemon, daemon, settled
 from tests.support.field_cases import ABSENT
 from tests.support.servers import Server
-from tests.support.wire import Json, Wire
+from tests.support.wire import Json, Wire, without_everything
 
 Settled = Callable[[Json], bool]
 SOMEBODY = "a-script"
@@ -41,7 +41,7 @@ class Somebody(Wire):
         """What is live; empty when it is not there."""
         answer = await self.call(f"CONSUMER.INFO.{stream}.{consumer}" if consumer else f"STREAM.INFO.{stream}")
         config: Json = answer.get("config", {})
-        return config
+        return without_everything(config)
 
     async def put(self, config: Json, stream: str, consumer: str = "") -> Json:
         """Replaces the whole configuration."""

@@ -8,16 +8,51 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.model import subjects
+from reconciler.model import subjects, units
+from reconciler.procedures.requests import Copied
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where a stored message was copied from."""
+
+    identity: str
+    seq: int
+    """Of the origin."""
+    id: str
+    """Of the message that was published."""
 
 
 @dataclass
 class Stream:
-    """Messages by sequence."""
+    """Messages by sequence, in its order."""
 
     config: dict[str, Any]
     messages: dict[int, tuple[str, int]] = field(default_factory=dict)
     last: int = 0
+    born: int = 0
+    """When it was created: tells it from an earlier stream of the same name."""
+    copies: dict[int, Copy] = field(default_factory=dict)
+    """What of the messages was copied."""
+    remembered: dict[tuple[str, int], int] = field(default_factory=dict)
+    """How far it has copied, for ever: by identity, and by when the origin was created where the server minds."""
+
+    def id_of(self, seq: int) -> str:
+        """What a message is known by wherever it is copied to."""
+        return self.copies[seq].id if seq in self.copies else f"{self.config['name']}@{self.born}:{seq}"
+
+    def last_copied(self, identity: str) -> Copied:
+        """What its stored messages show of an identity."""
+        complete = len(self.messages) == self.last
+        found = max((seq for seq, copy in self.copies.items() if copy.identity == identity and seq in self.messages), default=0)
+        if not found:
+            return Copied(0, "", complete)
+        return Copied(self.copies[found].seq, units.format_time(self.messages[found][1]), complete)
+
+    def purge(self, before: int, subject: str) -> None:
+        """Drop what lies before a sequence and matches."""
+        kept = self.messages.items()
+        self.messages = {seq: one for seq, one in kept if seq >= before or not subjects.covers(subject, one[0])}
 
     @property
     def first(self) -> int:
@@ -44,6 +79,8 @@ class Consumer:
     cursor: int
     delivered: int
     floor: int
+    born: int = 0
+    """When it was created."""
     count: int = 0
     """Deliveries so far (INFO's consumer_seq)."""
     pending: set[int] = field(default_factory=set)
@@ -58,11 +95,11 @@ class Consumer:
 
     def wants(self, subject: str) -> bool:
         """Whether a filter matches."""
-        return subjects.covered(subject, self.filters)
+        return self.filters == [">"] or subjects.covered(subject, self.filters)
 
     def needs(self, seq: int, subject: str) -> bool:
         """Whether an interest stream has to keep a message for it."""
-        return self.wants(subject) and (seq in self.pending or seq > self.delivered)
+        return (seq > self.delivered or seq in self.pending) and self.wants(subject)
 
     def acknowledge(self, seq: int) -> bool:
         """Whether the acknowledgement counted (one of a delivery before a RESET does not)."""
@@ -72,3 +109,14 @@ class Consumer:
         self.redeliver.discard(seq)
         self.floor = min(self.pending) - 1 if self.pending else self.delivered
         return True
+
+    def rewind(self) -> None:
+        """Go on behind the ack floor; what was in flight comes again."""
+        self.cursor, self.delivered, self.count = self.floor + 1, self.floor, 0
+        self.pending, self.redeliver = set(), set()
+
+    def pause(self, until: int) -> None:
+        """Stand still until then; one that the server made for a source is sent back by whatever changes it."""
+        self.paused_until = until
+        if self.config.get("sourcing"):
+            self.rewind()

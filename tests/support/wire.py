@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 Json = dict[str, Any]
 TIMEOUT_SECONDS = 10.0
 IN_FLIGHT = 256
+_ALL_OF_IT = (("filter_subject", ">"), ("filter_subjects", [">"]))
 AUDIT_SUBJECT = "$JS.EVENT.ADVISORY.API"
 _READ = re.compile(
     r"\$JS\.(?:[^.]+\.)?API\.(?:INFO$|DIRECT\.GET\.|(?:STREAM|CONSUMER)\.(?:INFO|NAMES|LIST|MSG\.GET|MSG\.NEXT)(?:\.|$))"
@@ -163,6 +164,11 @@ async def eventually(condition: Callable[[], bool], seconds: float = TIMEOUT_SEC
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the condition is not ours to signal
             await asyncio.sleep(0.01)
+
+
+def without_everything(config: Json) -> Json:
+    """A configuration in which `>` as the only filter and no filter at all, which mean the same, are the same."""
+    return {name: value for name, value in config.items() if (name, value) not in _ALL_OF_IT}
 
 
 def _object(data: bytes) -> Json:

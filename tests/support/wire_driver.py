@@ -6,6 +6,7 @@ Invariant: nothing of the product but the machine itself takes part.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,13 +17,16 @@ from reconciler.procedures.machine import Abort, Ask, Done, Observation, Procedu
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,
+    Copied,
     CreateConsumer,
     CreateStream,
     DeleteConsumer,
     DeleteStream,
     Fact,
+    LastCopied,
     Message,
     PauseConsumer,
+    PurgeStream,
     Read,
     ResetConsumer,
     StreamInfo,
@@ -76,6 +80,8 @@ async def _now(wire: Wire, machine: Procedure) -> int:
 
 
 async def _read(wire: Wire, read: Read) -> Fact:
+    if isinstance(read, LastCopied):
+        return await _last_copied(wire, read.stream.stream_name, read.identity)
     if isinstance(read, ConsumerInfo):
         answer = await wire.call(f"CONSUMER.INFO.{_path(read.consumer)}")
     elif isinstance(read, StreamInfo):
@@ -88,6 +94,23 @@ async def _read(wire: Wire, read: Read) -> Fact:
     return Message(answer["message"]["seq"], answer["message"]["time"]) if "message" in answer else answer
 
 
+async def _last_copied(wire: Wire, stream: str, identity: str) -> Fact:
+    info = await wire.call(f"STREAM.INFO.{stream}")
+    if "error" in info:
+        return Absent()
+    state = info["state"]
+    complete = state["first_seq"] <= 1 and not state.get("num_deleted")
+    for seq in range(state["last_seq"], state["first_seq"] - 1, -1):
+        answer = await wire.call(f"STREAM.MSG.GET.{stream}", {"seq": seq})
+        headers = base64.b64decode(answer.get("message", {}).get("hdrs", "")).decode()
+        for line in headers.split("\r\n"):
+            name, _, value = line.partition(": ")
+            parts = value.split(" ")
+            if name == "Nats-Stream-Source" and [parts[0], *parts[2:4]] == identity.split(" "):
+                return Copied(int(parts[1]), answer["message"]["time"], complete)
+    return Copied(0, "", complete)
+
+
 async def _write(wire: Wire, write: Write) -> str:
     """Send it; the text of the error, if any."""
     answer = await wire.call(*_request(write))
@@ -95,23 +118,34 @@ async def _write(wire: Wire, write: Write) -> str:
 
 
 def _request(write: Write) -> tuple[str, Json | None]:
+    if isinstance(write, CreateStream | UpdateStream | DeleteStream | PurgeStream):
+        return _stream_request(write)
+    path = _path(write.consumer)
     match write:
-        case CreateStream(key, config):
-            return f"STREAM.CREATE.{key.stream_name}", json.loads(config)
-        case UpdateStream(key, config):
-            return f"STREAM.UPDATE.{key.stream_name}", json.loads(config)
-        case DeleteStream(key):
-            return f"STREAM.DELETE.{key.stream_name}", None
         case CreateConsumer(key, config):
-            return f"CONSUMER.CREATE.{_path(key)}", _consumer(key, config, "create")
+            return f"CONSUMER.CREATE.{path}", _consumer(key, config, "create")
         case UpdateConsumer(key, config):
-            return f"CONSUMER.CREATE.{_path(key)}", _consumer(key, config, "update")
-        case DeleteConsumer(key):
-            return f"CONSUMER.DELETE.{_path(key)}", None
-        case PauseConsumer(key, until):
-            return f"CONSUMER.PAUSE.{_path(key)}", {"pause_until": until} if until else {}
-        case ResetConsumer(key, seq):
-            return f"CONSUMER.RESET.{_path(key)}", {"seq": seq}
+            return f"CONSUMER.CREATE.{path}", _consumer(key, config, "update")
+        case DeleteConsumer():
+            return f"CONSUMER.DELETE.{path}", None
+        case PauseConsumer(_, until):
+            return f"CONSUMER.PAUSE.{path}", {"pause_until": until} if until else {}
+        case ResetConsumer(_, seq):
+            return f"CONSUMER.RESET.{path}", {"seq": seq}
+
+
+def _stream_request(write: CreateStream | UpdateStream | DeleteStream | PurgeStream) -> tuple[str, Json | None]:
+    name = write.stream.stream_name
+    match write:
+        case CreateStream(_, config):
+            return f"STREAM.CREATE.{name}", json.loads(config)
+        case UpdateStream(_, config):
+            return f"STREAM.UPDATE.{name}", json.loads(config)
+        case DeleteStream():
+            return f"STREAM.DELETE.{name}", None
+        case PurgeStream(_, before, subject):
+            narrowed = {"filter": subject} if subject not in ("", ">") else {}
+            return f"STREAM.PURGE.{name}", {"seq": before, **narrowed}
 
 
 def _consumer(key: Key, config: bytes, action: str) -> Json:

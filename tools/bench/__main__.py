@@ -1,7 +1,7 @@
 """Runs every measure; one line of JSON each on stdout, progress on stderr, exit code 1 when a limit does not hold.
 
     python -m tools.bench             everything, some forty minutes
-    python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon
+    python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon, sourcing
     QUICK=1 python -m tools.bench     small sizes, where ratios still say something
     QUICK=tiny python -m tools.bench  only proves that every measure runs; nothing is judged by its speed
 
@@ -27,6 +27,7 @@ from tools.bench.loading import loading
 from tools.bench.measure import FULL, QUICK, TINY, Measure, Sizes, tell
 from tools.bench.memory import memory
 from tools.bench.noop_pass import AUDITED_UP_TO, NoopPass
+from tools.bench.sourcing import sourcing
 from tools.bench.workload import connected, documents, fill, write_by_stream
 
 _SIZES = {"": FULL, "0": FULL, "1": QUICK, "tiny": TINY}
@@ -57,6 +58,7 @@ def _all(sizes: Sizes, scratch: Path, wanted: frozenset[str] = frozenset()) -> I
         "audit": _audit,
         "latency": _latency,
         "daemon": _daemon,
+        "sourcing": _sourcing,
     }
     if unknown := wanted - groups.keys():
         sys.exit(f"bench: no such group: {', '.join(sorted(unknown))} (there are {', '.join(groups)})")
@@ -112,6 +114,13 @@ def _daemon(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
             measures = daemon.big(server.url, manifests, here, sizes, consumers)
             while (measure := runner.run(anext(measures, None))) is not None:
                 yield measure
+
+
+def _sourcing(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    with Server(scratch / "server") as server, asyncio.Runner() as runner:
+        measures = sourcing(server.url, scratch / "manifests", sizes.rounds)
+        while (measure := runner.run(anext(measures, None))) is not None:
+            yield measure
 
 
 async def _noop_passes(server: Server, manifests: Path, sizes: Sizes, consumers: int) -> list[Measure]:

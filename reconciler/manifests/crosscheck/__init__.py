@@ -10,6 +10,7 @@ from itertools import chain
 
 from reconciler.manifests.crosscheck.consumers import check_consumers
 from reconciler.manifests.crosscheck.declarations import Declarations
+from reconciler.manifests.crosscheck.durables import check_durables
 from reconciler.manifests.crosscheck.pools import check_pools
 from reconciler.manifests.crosscheck.sourcing import check_sourcing
 from reconciler.manifests.crosscheck.streams import check_streams
@@ -20,6 +21,5 @@ __all__ = ["Declarations", "crosscheck"]
 
 def crosscheck(declarations: Declarations) -> Iterator[Fault]:
     """Every fault between documents."""
-    return chain(
-        check_streams(declarations), check_sourcing(declarations), check_consumers(declarations), check_pools(declarations)
-    )
+    checks = (check_streams, check_sourcing, check_durables, check_consumers, check_pools)
+    return chain.from_iterable(check(declarations) for check in checks)

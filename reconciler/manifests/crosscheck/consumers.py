@@ -112,7 +112,7 @@ def _check_limits(stream: Stream, config: Mapping[str, Any]) -> Iterator[Finding
 def _check_count(declarations: Declarations, key: Key, stream: Stream) -> Iterator[Fault]:
     count = len(declarations.consumers.get(key, ()))
     count += sum(len(pool.consumer_names(worker)) for pool in declarations.pools.get(key, ()) for worker in pool.workers.values())
-    count += sum(1 for entry in declarations.entries_from.get(key, ()) if entry.durable and not entry.deliver_subject)
+    count += sum(1 for entry in declarations.entries_from.get(key, ()) if entry.managed)
     most = stream.config.get("max_consumers", -1)
     path = ("spec", "maxConsumers")
     if 0 < most < count:
@@ -148,6 +148,6 @@ def _readers(declarations: Declarations, key: Key) -> Iterator[tuple[Reader, Seq
         # One reader for the whole pool: what its own workers share is reported by the pool.
         yield Reader(str(pool.key), pool.location, ("spec",)), pool.subjects
     for entry in declarations.entries_from.get(key, ()):
-        if entry.durable and not entry.deliver_subject:
+        if entry.managed:
             reader = Reader(f"the source of {entry.stream.declared.key}", entry.location, entry.path)
             yield reader, entry.filters or (">",)

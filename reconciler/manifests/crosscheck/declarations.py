@@ -12,9 +12,9 @@ from typing import Any
 from reconciler.manifests.findings import Path
 from reconciler.model.common import State
 from reconciler.model.desired import Declared
-from reconciler.model.flow import domain_of
 from reconciler.model.identity import Key, Location
 from reconciler.model.pool import Pool
+from reconciler.model.sourcing import origin_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ class Entry:
         """The subject of a user-managed durable; empty for the other modes."""
         subject: str = self.config.get("consumer", {}).get("deliver_subject", "")
         return subject
+
+    @property
+    def managed(self) -> bool:
+        """We keep its durable."""
+        return bool(self.durable) and not self.deliver_subject
 
     @property
     def durable_key(self) -> Key | None:
@@ -123,8 +128,7 @@ def _entries(stream: Stream, unmanaged: tuple[str, ...]) -> list[Entry]:
     domain = stream.declared.key.domain
     entries = []
     for path, config in found:
-        api = config.get("external", {}).get("api", "")
-        imported = bool(api) and not (api.startswith("$JS.") and api.endswith(".API"))
-        origin = None if imported else Key("Stream", config["name"], "", domain_of(config, domain))
-        entries.append(Entry(stream, path, config, origin, config.get("consumer", {}).get("name") in unmanaged))
+        entries.append(
+            Entry(stream, path, config, origin_of(config, domain), config.get("consumer", {}).get("name") in unmanaged)
+        )
     return entries

@@ -19,6 +19,9 @@ def check_pools(declarations: Declarations) -> Iterator[Fault]:
     """Every pool, by itself, on its stream, and beside the others."""
     for stream, pools in declarations.pools.items():
         names = {declared.key.name: (str(declared.key), declared.location) for declared in declarations.consumers.get(stream, ())}
+        for entry in declarations.entries_from.get(stream, ()):
+            if entry.managed:
+                names.setdefault(entry.durable, (f"a source of {entry.stream.declared.key}", entry.location))
         for pool in pools:
             yield from _check_stream(declarations, stream, pool)
             yield from _check_cap(pool)

@@ -1,20 +1,19 @@
-"""Checks of the sourcing topology: cycles, durables and deliver subjects that two would share, mismatched consumers."""
+"""Checks of the sourcing topology: origins, cycles, and consumers that do not fit the entries that read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
 from typing import Any
 
 from reconciler.manifests.crosscheck.declarations import Declarations, Entry
-from reconciler.manifests.crosscheck.streams import listened_subjects
-from reconciler.manifests.findings import Fault, Finding, warning
+from reconciler.manifests.findings import Fault, Finding, Step, warning
 from reconciler.manifests.rules.stream import stored_subjects
 from reconciler.manifests.suggest import quoted
 from reconciler.model.desired import Declared
 from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
-from reconciler.model.subjects import SubjectIndex, covered, overlap
+from reconciler.model.subjects import covered, overlap
 
 
 def check_sourcing(declarations: Declarations) -> Iterator[Fault]:
@@ -24,11 +23,10 @@ def check_sourcing(declarations: Declarations) -> Iterator[Fault]:
         yield from _check_origin(declarations, entry, domains)
         if entry.deliver_subject:
             yield from _check_own_durable(declarations, entry)
-    yield from _check_sharing(declarations)
     yield from _check_cycles(declarations)
 
 
-def _fault(entry: Entry, code: str, message: str, *below: str) -> Fault:
+def _fault(entry: Entry, code: str, message: str, *below: Step) -> Fault:
     return Fault(entry.location, Finding((*entry.path, *below), code, message))
 
 
@@ -94,45 +92,18 @@ def _check_transforms(declarations: Declarations, entry: Entry, declared: Declar
     origin = declarations.streams.get(declared.key.stream_key)
     stored = stored_subjects(declared.key.stream, origin.config) if origin and origin.known else None
     delivered = filters_of(config) or stored or [">"]
+    for number, source in enumerate(sources):
+        if not any(overlap(source, subject) for subject in delivered):
+            message = (
+                f"{declared.key} ({declared.location}) delivers nothing that matches {quoted(source)}: add it to its filters"
+            )
+            yield _fault(entry, "transform-without-filter", message, "subjectTransforms", number, "src")
     loose = next((subject for subject in delivered if not covered(subject, sources)), None)
     if loose is not None:
         message = (
             f"{declared.key} ({declared.location}) also delivers {quoted(loose)}: put what the transforms match into its filters"
         )
         yield _fault(entry, "transform-without-filter", message, "subjectTransforms")
-
-
-def _check_sharing(declarations: Declarations) -> Iterator[Fault]:
-    durables: dict[Key, Entry] = {}
-    delivered: dict[str, Entry] = {}
-    stored: SubjectIndex[Declared] = SubjectIndex()
-    for stream in declarations.streams.values():
-        for subject in listened_subjects(stream):
-            stored.add(subject, stream.declared)
-    for entry in declarations.entries:
-        key = entry.durable_key
-        other = durables.setdefault(key, entry) if key else entry
-        if other is not entry:
-            message = (
-                f"{key} is already read by {other.stream.declared.key} ({other.location}): one would move the other's position"
-            )
-            yield _fault(entry, "shared-durable", message, "consumer", "name")
-        managed = key is not None and not entry.deliver_subject
-        declared = declarations.by_key.get(key) if key and managed else None
-        if declared is not None:
-            message = f"{key} is also declared at {declared.location}, but a serverManaged consumer is made for you"
-            yield _fault(entry, "duplicate-identity", message, "consumer", "name")
-        if not entry.deliver_subject:
-            continue
-        subject = quoted(entry.deliver_subject)
-        other = delivered.setdefault(entry.deliver_subject, entry)
-        if other is not entry:
-            message = f"{subject} is already delivered to {other.stream.declared.key} ({other.location}): half would be lost"
-            yield _fault(entry, "shared-deliver-subject", message, "consumer", "deliverSubject")
-        hit = next(stored.overlapping(entry.deliver_subject), None)
-        if hit:
-            message = f"{subject} is stored by {hit[1].key} ({hit[1].location}), which listens on {quoted(hit[0])}"
-            yield _fault(entry, "deliver-subject-stored", message, "consumer", "deliverSubject")
 
 
 def _check_cycles(declarations: Declarations) -> Iterator[Fault]:
@@ -158,7 +129,7 @@ def _check_cycles(declarations: Declarations) -> Iterator[Fault]:
             origin = step.origin
             if origin in on_trail:
                 circle = [*trail[on_trail[origin] :], step]
-                if _flows(circle):
+                if _flows(declarations, circle):
                     names = " ← ".join(str(part.stream.declared.key) for part in circle)
                     yield _fault(step, "sourcing-cycle", f"messages would go round for ever: {names} ← {origin}", "name")
             elif origin is not None and origin not in done and origin in below:
@@ -167,9 +138,16 @@ def _check_cycles(declarations: Declarations) -> Iterator[Fault]:
                 stack.append(iter(below[origin]))
 
 
-def _flows(circle: list[Entry]) -> bool:
+def _flows(declarations: Declarations, circle: list[Entry]) -> bool:
     """Whether some message passes every filter on the way; transforms may do anything, so they count as passing."""
     if any(entry.config.get("subject_transforms") for entry in circle):
         return True
-    filters = [entry.config["filter_subject"] for entry in circle if entry.config.get("filter_subject")]
-    return all(overlap(one, other) for one, other in pairwise([*filters, *filters[:1]]))
+    selected = [subjects for entry in circle if (subjects := _selected(declarations, entry))]
+    around = pairwise([*selected, *selected[:1]])
+    return all(any(overlap(one, other) for one, other in product(*pair)) for pair in around)
+
+
+def _selected(declarations: Declarations, entry: Entry) -> Sequence[str]:
+    """What an entry copies, by its own filter or by that of its declared consumer; nothing means all."""
+    declared = declarations.by_key.get(entry.durable_key) if entry.durable_key else None
+    return entry.filters or (filters_of(declared.config) if declared else ())

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.manifests.findings import Finding, Path, warning
+from reconciler.manifests.rules.reserved import check_subject
 from reconciler.manifests.rules.stream import check_metadata, check_numbers
 from reconciler.manifests.suggest import quoted
 from reconciler.model.flow import filters_of
@@ -58,6 +59,9 @@ def check_consumer(config: Config, at: Path = ("spec",)) -> Iterator[Finding]:
 
 
 def _check_filters(config: Config, at: Path) -> Iterator[Finding]:
+    for place, subject in enumerate(filters_of(config)):
+        steps: Path = ("filterSubject",) if config.get("filter_subject") else ("filterSubjects", place)
+        yield from check_subject((*at, *steps), subject)
     if config.get("filter_subject") and config.get("filter_subjects"):
         yield Finding((*at, "filterSubject"), "filter-twice", "give either filterSubject or filterSubjects, not both")
         return
@@ -116,6 +120,9 @@ def _check_flow_control(config: Config, at: Path) -> Iterator[Finding]:
     for field, yaml in _NOT_ON_FLOW_CONTROL.items():
         if config.get(field):
             yield Finding((*at, yaml), code, f"ackPolicy: flow_control cannot go with {yaml}")
+    if not config.get("durable_name"):
+        message = "ackPolicy: flow_control needs durable: true: another is gone when its source was away for some seconds"
+        yield Finding((*at, "durable"), code, message)
     if config.get("max_deliver", 0) > 0:
         yield Finding((*at, "maxDeliver"), code, "ackPolicy: flow_control cannot go with maxDeliver")
     if config.get("max_ack_pending", 0) < 0:
@@ -130,6 +137,7 @@ def _check_flow_control(config: Config, at: Path) -> Iterator[Finding]:
 
 
 def _check_push(config: Config, at: Path) -> Iterator[Finding]:
+    yield from check_subject((*at, "deliverSubject"), config["deliver_subject"])
     if config.get("max_waiting"):
         yield Finding((*at, "maxWaiting"), "pull-only-field", "maxWaiting is for pull consumers; this one has a deliverSubject")
     for field, yaml in (("max_batch", "maxBatch"), ("max_expires", "maxExpires"), ("max_bytes", "maxBytes")):

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.manifests.findings import Finding, Path
+from reconciler.manifests.rules.reserved import check_durable, check_subject
 from reconciler.manifests.rules.transform import check_transform
 from reconciler.manifests.suggest import quoted
 from reconciler.model.api import JETSTREAM_API
+from reconciler.model.flow import imported
 from reconciler.model.identity import valid_name
 from reconciler.model.normal import canonical
+from reconciler.model.sourcing import is_managed
 from reconciler.model.subjects import covers, is_literal, overlap, problem_with
 
 Config = Mapping[str, Any]
@@ -57,6 +60,7 @@ def check_sources(name: str, config: Config) -> Iterator[Finding]:
 def _check_entry(path: Path, entry: Config) -> Iterator[Finding]:
     if not valid_name(entry["name"]):
         yield Finding((*path, "name"), "bad-name", f"{quoted(entry['name'])} is no name of a stream")
+    yield from check_subject((*path, "filterSubject"), entry.get("filter_subject") or "")
     transforms = entry.get("subject_transforms", [])
     if transforms and entry.get("filter_subject"):
         yield Finding(
@@ -65,6 +69,8 @@ def _check_entry(path: Path, entry: Config) -> Iterator[Finding]:
     for number, transform in enumerate(transforms):
         yield from check_transform((*path, "subjectTransforms", number), transform)
         src = transform.get("src", ">")
+        yield from check_subject((*path, "subjectTransforms", number, "src"), src)
+        yield from check_subject((*path, "subjectTransforms", number, "dest"), transform["dest"])
         others = (other.get("src", ">") for other in transforms[:number])
         if any(covers(src, other) or covers(other, src) for other in others):
             yield Finding(
@@ -94,8 +100,10 @@ def _check_consumer(path: Path, entry: Config) -> Iterator[Finding]:
     consumer = entry["consumer"]
     if not valid_name(consumer["name"]):
         yield Finding((*path, "consumer", "name"), "bad-name", f"{quoted(consumer['name'])} is no name of a consumer")
-    if "deliver_subject" not in consumer:
+    if is_managed(entry):
+        yield from _check_managed(path, entry)
         return
+    yield from check_subject((*path, "consumer", "deliverSubject"), consumer["deliver_subject"])
     for field, yaml in (
         ("filter_subject", "filterSubject"),
         ("opt_start_seq", "optStartSeq"),
@@ -104,3 +112,17 @@ def _check_consumer(path: Path, entry: Config) -> Iterator[Finding]:
         if entry.get(field):
             message = f"with a consumer of your own, {yaml} belongs to that Consumer"
             yield Finding((*path, yaml), "start-or-filter-on-source", message)
+
+
+def _check_managed(path: Path, entry: Config) -> Iterator[Finding]:
+    yield from check_durable((*path, "consumer", "name"), entry["consumer"]["name"])
+    if entry.get("opt_start_seq") and entry.get("opt_start_time"):
+        message = "give either optStartSeq or optStartTime, not both: a consumer starts at one place"
+        yield Finding((*path, "optStartTime"), "start-twice", message)
+    if imported(entry):
+        message = (
+            f"{quoted(entry['external']['api'])} is an account's import, through which no consumer can be kept: "
+            "name the origin's domain (external: {domain: …}), "
+            "or make the consumer over there and say {name, deliverSubject, unmanaged: true}"
+        )
+        yield Finding((*path, "consumer", "serverManaged"), "managed-import", message)

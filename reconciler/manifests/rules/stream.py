@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.manifests.findings import Finding, Path, warning
+from reconciler.manifests.rules.reserved import check_subject
 from reconciler.manifests.rules.source import check_mirror, check_sources
 from reconciler.manifests.rules.transform import check_transform, pattern_of
 from reconciler.manifests.suggest import quoted
@@ -92,9 +93,11 @@ def _check_subjects(name: str, config: Config) -> Iterator[Finding]:
             yield Finding(path, "subject-overlap", f"{quoted(subject)} overlaps {quoted(other)} of the same stream")
         if not config.get("no_ack"):
             yield from _check_namespace(path, subject)
+        yield from check_subject(path, subject)
     republish = config.get("republish")
     if republish:
         path = ("spec", "republish", "dest")
+        yield from check_subject(path, republish["dest"])
         if not republish["dest"]:
             yield Finding(path, "bad-value", "dest must not be empty")
         elif any(overlap(pattern_of(republish["dest"]), subject) for subject in subjects or [name]):

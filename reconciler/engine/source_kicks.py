@@ -1,0 +1,103 @@
+"""When a source that does not attach is kicked, and when that is given up.
+
+Invariant: only entries whose durable is declared by us and there, only by the one that may write, and never what a procedure or a
+pass is working on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+
+from reconciler.engine.keeper import Running, digests_of
+from reconciler.engine.outgoing import Term, Wanted
+from reconciler.engine.ports import Ports
+from reconciler.engine.procedures import Halt, Supervisor
+from reconciler.engine.sending import Sender
+from reconciler.engine.source_looks import Source
+from reconciler.engine.state import State
+from reconciler.engine.throttle import Throttle
+from reconciler.errors import Refused
+from reconciler.model.desired import Declared
+from reconciler.model.identity import Key
+from reconciler.model.normal import normal_source
+from reconciler.model.source_health import SourceState
+from reconciler.model.source_symptoms import StallCause
+from reconciler.model.topology import Mode
+from reconciler.model.units import SECOND
+from reconciler.plan.change import Action, Cause, Change
+from reconciler.plan.scene import Scene
+from reconciler.procedures.kick_source import KickSource
+
+AFTER = (8, 30, 120)
+"""Seconds of a stall after which it is kicked for the first, the second and the last time."""
+_GIVEN_UP_AFTER = 30
+"""Seconds after the last kick."""
+_HELPS = frozenset({StallCause.NOT_BOUND, StallCause.UNKNOWN})
+_OURS = frozenset({Mode.MANAGED, Mode.USER_MANAGED})
+
+
+class Kicks:
+    """Counts the kicks of each stall."""
+
+    def __init__(self, state: State, ports: Ports) -> None:
+        self._state = state
+        self._ports = ports
+        self._tried: dict[tuple[Key, str], int] = {}
+
+    def consider(self, source: Source, at: int) -> None:
+        """After each look at a source."""
+        health, state = source.history.health, self._state
+        if health is None or health.state is SourceState.FLOWING:
+            self._tried.pop(source.name, None)
+            return
+        declared = state.resource(source.entrance.aggregate)
+        if declared is None or not self._may(source, declared):
+            return
+        tried, stalled = self._tried.get(source.name, 0), (at - health.stalled_since) / SECOND
+        if tried < len(AFTER) and stalled >= AFTER[tried]:
+            self._tried[source.name] = tried + 1
+            self._kick(source, declared, tried + 1)
+        elif tried == len(AFTER) and stalled >= AFTER[-1] + _GIVEN_UP_AFTER:
+            self._tried[source.name] = tried + 1
+            state.telemetry.sources.given_up(declared.key, source.entrance, len(AFTER))
+
+    def forget(self, known: set[tuple[Key, str]]) -> None:
+        """Only these are there."""
+        self._tried = {name: tried for name, tried in self._tried.items() if name in known}
+
+    def _may(self, source: Source, declared: Declared) -> bool:
+        state, entrance, health = self._state, source.entrance, source.history.health
+        if health is None or health.state is not SourceState.STALLED or health.cause not in _HELPS:
+            return False
+        if entrance.mirror or entrance.mode not in _OURS or not state.may_write or not state.options.repair_drift:
+            return False
+        if declared.intent.suspend or declared.key in state.suspended or not _as_declared(source, declared):
+            return False
+        keys = [entrance.aggregate, *([entrance.durable] if entrance.durable else ())]
+        return state.busy.isdisjoint(keys) and not any(map(state.keeper.owns, keys))
+
+    def _kick(self, source: Source, declared: Declared, number: int) -> None:
+        state, entrance = self._state, source.entrance
+        assert entrance.durable  # noqa: S101 - only managed and user-managed entries come here
+        try:
+            rules = state.rules
+        except Refused:
+            return
+        desired = state.desired
+        state.telemetry.sources.kicked(declared.key, entrance, number, len(AFTER))
+        machine = KickSource(declared.key, orjson.dumps(entrance.entry), entrance.durable)
+        change = Change(key=declared.key, action=Action.PROCEDURE, cause=Cause.DRIFT, machine=machine, touches=machine.touches)
+        ports = replace(self._ports, lease=Wanted(Term(self._ports.lease, state), state, desired))
+        scene = Scene(desired, state.seen, rules, state.recollection.memory)
+        sender = Sender(ports, Throttle(state.options.requests_per_second, ports.clock), scene.normal)
+        keys = {key.live_key for key in (change.key, *change.touches)}
+        running = Running(change, Halt(abortable=False), digests_of(desired, keys))
+        state.keeper.begin(running, Supervisor(ports, sender))
+
+
+def _as_declared(source: Source, declared: Declared) -> bool:
+    """Whether the live entry is one that is wanted: another one is no matter of kicking."""
+    wanted = (normal_source(entry) for entry in declared.config.get("sources") or ())
+    return normal_source(source.entrance.entry) in wanted

@@ -1,0 +1,116 @@
+"""Looks at the sources and mirrors of declared streams: INFO of the stream and of each durable; of an origin where needed.
+
+Invariant: reads only, a few at a time, and each has to answer soon: what does not is known to be silent, and holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.engine.ports import LiveReader
+from reconciler.errors import AccessDenied, NatsError
+from reconciler.model.common import State
+from reconciler.model.desired import Desired
+from reconciler.model.flow import copies
+from reconciler.model.identity import Key
+from reconciler.model.marker import read_marker
+from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, judge
+from reconciler.model.source_look import UNASKED, Answer, Entrance, Look, Position, entrances
+from reconciler.model.source_moves import Incident, wants_origin
+from reconciler.model.source_symptoms import found
+from reconciler.model.sourcing import identity_of
+from reconciler.procedures.requests import Absent, ConsumerInfo, Read, StreamInfo
+
+SIDE_BY_SIDE = 16
+ANSWER_SECONDS = 2.0
+"""A domain that does not answer within that time is not there for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An entry, and what is known of it."""
+
+    entrance: Entrance
+    history: History = NO_HISTORY
+    incidents: tuple[Incident, ...] = ()
+    """What this look has brought to light."""
+    missing: bool = False
+    """The server says that its durable is not there."""
+
+    @property
+    def name(self) -> tuple[Key, str]:
+        """Tells one entry from another."""
+        return self.entrance.aggregate, identity_of(self.entrance.entry)
+
+
+Known = Mapping[tuple[Key, str], Source]
+
+
+@dataclass
+class Looks:
+    """Looks through one reader."""
+
+    reader: LiveReader
+    now: Callable[[], int]
+    procedure_of: Callable[[Key], str] = lambda _: ""
+    """The procedure that owns a live key; empty: none."""
+    patience: int = PATIENCE
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SIDE_BY_SIDE))
+
+    async def everything(self, desired: Desired, before: Known, level: int) -> dict[tuple[Key, str], Source]:
+        """One look at all sources, those of before among them that nobody could see this time."""
+        found_ = await asyncio.gather(*(self._stream(desired, key, before, level) for key in aggregates(desired)))
+        return {source.name: source for sources in found_ for source in sources}
+
+    async def _stream(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[Source]:
+        stream = await self._answer(StreamInfo(key))
+        declared = desired.streams[key].config
+        there = entrances(desired, key, stream.info["config"] if stream.info else declared)
+        return await asyncio.gather(*(self._entry(entrance, stream, before, level) for entrance in there))
+
+    async def _entry(self, entrance: Entrance, stream: Answer, before: Known, level: int) -> Source:
+        source = Source(entrance)
+        known = before.get(source.name, source)
+        durable = await self._answer(ConsumerInfo(entrance.durable)) if entrance.durable and stream.info else UNASKED
+        look = Look(
+            at=self.now(),
+            entrance=entrance,
+            stream=stream,
+            durable=durable,
+            level=level,
+            procedure=self._owner(entrance, durable),
+        )
+        position = Position.of(durable.info) if durable.info else None
+        odd = found(look, known.history.stuck_since, 0) is not None
+        if entrance.origin and stream.info and (odd or wants_origin(known.history.trail, position)):
+            look = replace(look, origin=await self._answer(StreamInfo(entrance.origin)))
+        history, incidents = judge(look, known.history, self.patience)
+        return Source(entrance, history, incidents, durable.gone)
+
+    def _owner(self, entrance: Entrance, durable: Answer) -> str:
+        """What works on it: a procedure of this process, or of another one that left its journal there."""
+        journal = read_marker(durable.info["config"].get("metadata")).journal if durable.info else None
+        keys = (entrance.aggregate, *((entrance.durable,) if entrance.durable else ()))
+        return next(filter(None, map(self.procedure_of, keys)), journal.name if journal else "")
+
+    async def _answer(self, read: Read) -> Answer:
+        try:
+            async with self._room, asyncio.timeout(ANSWER_SECONDS):
+                fact = await self.reader.read(read)
+        except TimeoutError:
+            return Answer(silence=f"no answer within {ANSWER_SECONDS:g} s")
+        except AccessDenied:
+            return UNASKED
+        except NatsError as error:
+            return Answer(silence=str(error))
+        if isinstance(fact, Absent):
+            return Answer(gone=True)
+        return Answer(fact) if isinstance(fact, dict) else UNASKED
+
+
+def aggregates(desired: Desired) -> list[Key]:
+    """The declared streams that copy from others."""
+    there = ((key, one) for key, one in desired.streams.items() if one.intent.state is not State.ABSENT and copies(one.wire))
+    return [key for key, one in there if one.config.get("sources") or one.config.get("mirror")]

@@ -1,0 +1,110 @@
+"""Watches the sources and mirrors of declared streams, tells how they fare, and sees to it that something is done.
+
+| found | what follows |
+|---|---|
+| a durable that is not there, an entry that was taken away, an origin that was made anew | the key is looked at by a pass |
+| an entry of ours that does not attach | it is kicked (`engine.source_kicks`) |
+| anything else | it is told: status, metrics, events |
+
+Invariant: nothing is read while there are no sources, or no connection; a process that does not lead watches, and keeps quiet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from reconciler.engine.ports import Ports
+from reconciler.engine.source_kicks import Kicks
+from reconciler.engine.source_looks import Looks, Source
+from reconciler.engine.state import State
+from reconciler.model.identity import Key
+from reconciler.model.source_health import HELD_UP, SourceHealth
+from reconciler.model.source_symptoms import StallCause
+from reconciler.render.sources import source_row
+
+INTERVAL = 3.0
+"""Seconds from one look to the next: three of them within the time in which a stall has to be noticed."""
+
+log = structlog.get_logger(__name__)
+
+
+class Sources:
+    """The watch of one daemon."""
+
+    def __init__(self, state: State, ports: Ports) -> None:
+        self._state = state
+        self._clock = ports.clock
+        self._kicks = Kicks(state, ports)
+        self._looks = Looks(ports.reader, ports.clock.now, self._procedure_of)
+        self._known: dict[tuple[Key, str], Source] = {}
+
+    async def watch(self) -> None:
+        """Looks again and again, for ever."""
+        while True:
+            began = self._clock.monotonic()
+            if self._state.board.connected and self._state.passed:
+                await self._looked()
+            await self._clock.sleep(max(INTERVAL / 2, INTERVAL - (self._clock.monotonic() - began)))
+
+    async def _looked(self) -> None:
+        try:
+            await self.look()
+        except Exception:
+            log.exception("sources.crashed")
+
+    async def look(self) -> None:
+        """One look at everything."""
+        state, connections = self._state, self._state.connections
+        desired, before = state.desired, self._known
+        level = state.live.server.level if state.live is not None else 0
+        seen = await self._looks.everything(desired, before, level)
+        if connections != state.connections or desired is not state.desired:
+            return  # silence on a connection that broke says nothing about the sources
+        self._known = {name: replace(source, incidents=()) for name, source in seen.items()}
+        self._kicks.forget(set(seen))
+        for name, source in seen.items():
+            self._follow(before.get(name), source)
+        state.telemetry.sources.seen(source.history.health for source in seen.values() if source.history.health)
+        state.board.sources_seen(
+            [source_row(source.entrance, health) for source in seen.values() if (health := source.history.health)]
+        )
+
+    def _procedure_of(self, key: Key) -> str:
+        running = self._state.keeper.of(key)
+        return running.change.machine.name if running is not None and running.change.machine is not None else ""
+
+    def _follow(self, before: Source | None, source: Source) -> None:
+        """What follows from one look at one entry."""
+        state, health = self._state, source.history.health
+        if health is None:
+            return
+        self._look_closer(source)
+        if not state.speaks:
+            return
+        resource = state.resource(source.entrance.aggregate)
+        key = resource.key if resource is not None else source.entrance.aggregate
+        self._tell(key, before.history.health if before else None, source, health)
+        self._kicks.consider(source, self._clock.now())
+
+    def _look_closer(self, source: Source) -> None:
+        """Lets a pass look at what it may have to put in place."""
+        state, entrance, history = self._state, source.entrance, source.history
+        if any(incident.kind == "recreated" for incident in source.incidents):
+            state.queue.add([entrance.aggregate])
+        cause = history.health.cause if history.health else None
+        if source.missing and entrance.durable and state.concerns(entrance.durable):
+            state.queue.add([entrance.durable])
+        if cause is StallCause.DETACHED:
+            state.queue.add([entrance.aggregate])
+
+    def _tell(self, key: Key, before: SourceHealth | None, source: Source, health: SourceHealth) -> None:
+        news, entrance = self._state.telemetry.sources, source.entrance
+        for incident in source.incidents:
+            news.happened(key, entrance, incident)
+        was_held_up = before is not None and before.state in HELD_UP
+        if health.state in HELD_UP and not (was_held_up and before is not None and before.cause is health.cause):
+            news.stalled(key, entrance, health)
+        elif was_held_up and before is not None and health.state not in HELD_UP:
+            news.recovered(key, entrance, before, health)

@@ -1,0 +1,182 @@
+"""How far a stream has copied under an identity (`model.sourcing.identity_of`), read off what it stores.
+
+The server writes into each copy what it came from, `Nats-Stream-Source: <origin> <sequence> <filters> <destinations> …`, so the
+stored messages are looked through backwards. A server of 2.15 says as well how far each of its entries is; of an ephemeral
+one that is worth as much, and then little has to be looked through. (Of a durable's it is not: there the consumer decides.)
+
+Invariant: no stored message is looked at twice for the same identity; whatever else changes, what was stored stays what it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from reconciler.errors import MESSAGE_NOT_FOUND, ApiError
+from reconciler.jetstream.api import JetStreamApi
+from reconciler.model.identity import Key
+from reconciler.model.sourcing import Entry, identity_of
+from reconciler.procedures.requests import Copied
+
+_BATCH = 128
+"""Messages asked for at a time."""
+_BATCH_BYTES = 4 << 20
+_ENCODED = 1.4
+"""A message in an answer (base64), by its size in the stream."""
+_ENVELOPE = 256
+_LITTLE = 1024
+"""Messages looked through at a time where the server has told how far it is."""
+_SOURCE = re.compile(rb"\r\nNats-Stream-Source: *([^\r\n]*)")
+_LEGACY = b"$JS.ACK."
+_PARTS = 4
+_REMEMBERED = 256
+"""Streams whose scans are remembered."""
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What lies from `low` to `high` was looked through."""
+
+    low: int
+    high: int
+    seq: int = 0
+    """The origin's sequence of the last match."""
+    time: str = ""
+    """When it was stored; while there is none, that of the oldest message looked at: any match is older."""
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """One stream, as long as it is the same stream."""
+
+    created: str
+    by_identity: dict[str, _Scan] = field(default_factory=dict)
+
+
+class Copies:
+    """What streams have copied; remembers what it has looked through."""
+
+    def __init__(self) -> None:
+        self._streams: dict[Key, _Scanned] = {}
+
+    async def last(self, api: JetStreamApi, stream: Key, identity: str) -> Copied:
+        """The last origin sequence stored under an identity; raises ApiError when the stream is not there."""
+        info = await api.stream_info(stream.stream_name)
+        state, told = info["state"], _told(info, identity)
+        scan = self._scan(stream, info["created"], identity, state["last_seq"])
+        await _Walk(api, stream.stream_name, identity, state).extend(scan, _LITTLE if told else 0)
+        complete = state["first_seq"] <= 1 and not state.get("num_deleted")
+        seq = max(scan.seq, told)
+        return Copied(seq, scan.time if seq else "", complete)
+
+    def _scan(self, stream: Key, created: str, identity: str, last: int) -> _Scan:
+        known = self._streams.pop(stream, None)
+        if known is None or known.created != created:
+            known = _Scanned(created)
+        self._streams[stream] = known  # behind the others: the first of them is the one not asked about for longest
+        if len(self._streams) > _REMEMBERED:
+            del self._streams[next(iter(self._streams))]
+        return known.by_identity.setdefault(identity, _Scan(last + 1, last))
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """One walk through a stream as it was at one moment."""
+
+    api: JetStreamApi
+    stream: str
+    identity: str
+    state: dict[str, Any]
+
+    async def extend(self, scan: _Scan, limit: int) -> None:
+        """Looks at what came since the last time, then goes on downwards until something is found (or the limit, if any)."""
+        seq, time, high = 0, "", self.state["last_seq"]
+        top = high
+        while top > scan.high and not seq:
+            seq, time, low = await self._batch(top, scan.high + 1)
+            top = low - 1
+        if high > scan.high:
+            scan.high = high
+            scan.seq, scan.time = (seq, time) if seq else (scan.seq, scan.time)
+        end = max(self.state["first_seq"], scan.low - limit if limit else 1)
+        while not scan.seq and scan.low > end:
+            scan.seq, time, scan.low = await self._batch(scan.low - 1, end)
+            scan.time = time or scan.time
+
+    async def _batch(self, top: int, bottom: int) -> tuple[int, str, int]:
+        """Looks at some messages from `top` down.
+
+        Returns the origin's sequence of the last match (or 0), its time (or that of the oldest message), and how far it looked.
+        """
+        size = self._answer_size()
+        low = max(bottom, top - max(1, min(_BATCH, _BATCH_BYTES // size)) + 1)
+        async with self.api.budget.reserve(size * (top - low + 1)):
+            answers = await asyncio.gather(*(self._get(seq) for seq in range(top, low - 1, -1)))
+        messages = [one for one in answers if one]
+        for message in messages:
+            if seq := self._origin_seq(message):
+                return seq, message["time"], low
+        if not messages and low > bottom:
+            low = await self._below_hole(low, bottom)
+        return 0, messages[-1]["time"] if messages else "", low
+
+    async def _below_hole(self, low: int, bottom: int) -> int:
+        """Nothing is stored just above `low`: the lowest sequence with nothing stored between it and there."""
+        span = _BATCH
+        while (down := max(bottom, low - span)) < low and await self._empty(down, low):
+            low, span = down, span * 2
+        while low - down > 1:  # something is stored in between, at `down` or above
+            middle = (down + low) // 2
+            low, down = (middle, down) if await self._empty(middle, low) else (low, middle)
+        return low
+
+    async def _empty(self, low: int, high: int) -> bool:
+        """Whether nothing is stored from `low` to before `high`."""
+        found = await self.api.next_message(self.stream, ">", low)
+        return found is None or found[0] >= high
+
+    async def _get(self, seq: int) -> dict[str, Any] | None:
+        try:
+            reply = await self.api.call_raw(f"STREAM.MSG.GET.{self.stream}", {"seq": seq})
+        except ApiError as error:
+            if error.err_code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+        message: dict[str, Any] = orjson.loads(reply)["message"]
+        return message
+
+    def _origin_seq(self, message: dict[str, Any]) -> int:
+        """The origin's sequence of a copy made under the identity; 0 for every other message."""
+        header = _SOURCE.search(base64.b64decode(message.get("hdrs", "")))
+        if header is None or header[1].startswith(_LEGACY):
+            return 0
+        parts = header[1].decode(errors="replace").split(" ")
+        if len(parts) < _PARTS or f"{parts[0]} {parts[2]} {parts[3]}" != self.identity:
+            return 0
+        return int(parts[1]) if parts[1].isdecimal() else 0
+
+    def _answer_size(self) -> int:
+        average = self.state["bytes"] / max(1, self.state["messages"])
+        return int(average * _ENCODED) + _ENVELOPE
+
+
+def _told(info: dict[str, Any], identity: str) -> int:
+    """What the server itself says of an ephemeral entry; 0 where it does not, or not beyond doubt which entry it means."""
+    entries = [entry for entry in info["config"].get("sources") or () if identity_of(entry) == identity]
+    if len(entries) != 1 or entries[0].get("consumer"):
+        return 0
+    look = _looks(entries[0])
+    shown = [one for one in info.get("sources") or () if _looks(one) == look]
+    alike = [one for one in info["config"]["sources"] if _looks(one) == look]
+    return int(shown[0].get("seq") or 0) if len(shown) == len(alike) == 1 else 0
+
+
+def _looks(entry: Entry) -> tuple[Any, ...]:
+    """What INFO shows of an entry, which is not its consumer."""
+    transforms = tuple((one.get("src", ""), one.get("dest", "")) for one in entry.get("subject_transforms") or ())
+    return entry["name"], (entry.get("external") or {}).get("api", ""), entry.get("filter_subject", ""), transforms

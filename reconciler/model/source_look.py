@@ -1,0 +1,174 @@
+"""One look at a source or mirror entry: the answers to a few INFO requests, and what can be read off them.
+
+Invariant: an answer that did not come is `silence`, and never taken for absence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.model import units
+from reconciler.model.desired import Desired
+from reconciler.model.flow import copied_entries
+from reconciler.model.identity import Key
+from reconciler.model.marker import read_marker
+from reconciler.model.sourcing import Entry, durable_of, origin_of
+from reconciler.model.topology import Mode
+from reconciler.model.topology_views import declared_mode
+
+Json = Mapping[str, Any]
+_TOLD = ("name", "external", "filter_subject", "subject_transforms")
+"""What an INFO repeats of an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back for one INFO; nothing of the three: it was not asked."""
+
+    info: Json | None = None
+    gone: bool = False
+    """The server said that it is not there."""
+    silence: str = ""
+    """Why nothing is known."""
+
+
+UNASKED = Answer()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """An entry, where it is, and who looks after the durable that it reads through."""
+
+    aggregate: Key
+    """The stream that has it."""
+    entry: Entry
+    """As it is live."""
+    mirror: bool = False
+    mode: Mode = Mode.EPHEMERAL
+    origin: Key | None = None
+    """None behind an account's import."""
+    durable: Key | None = None
+
+    @property
+    def consumer(self) -> str:
+        """The name of the durable; empty for an ephemeral entry."""
+        name: str = (self.entry.get("consumer") or {}).get("name", "")
+        return name
+
+    @property
+    def deliver(self) -> str:
+        """Where it listens."""
+        subject: str = (self.entry.get("consumer") or {}).get("deliver_subject", "")
+        return subject
+
+
+def entrances(desired: Desired, aggregate: Key, config: Json) -> list[Entrance]:
+    """The entries of a live stream."""
+    return [
+        Entrance(
+            aggregate=aggregate,
+            entry=entry,
+            mirror=bool(config.get("mirror")),
+            mode=declared_mode(desired, entry, durable_of(entry, aggregate.domain)),
+            origin=origin_of(entry, aggregate.domain),
+            durable=durable_of(entry, aggregate.domain),
+        )
+        for entry in copied_entries(config)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Everything one look at one entry showed."""
+
+    at: int
+    """Nanoseconds since the epoch."""
+    entrance: Entrance
+    stream: Answer
+    """The stream that has the entry."""
+    durable: Answer = UNASKED
+    origin: Answer = UNASKED
+    """Asked after the durable, so that it is not behind it."""
+    procedure: str = ""
+    """What owns one of the two just now."""
+    level: int = 0
+    """The API level of the server that has the stream."""
+
+    @property
+    def told(self) -> Json | None:
+        """How the server says that the entry fares; None when it does not.
+
+        Two entries that differ by nothing but their durable look the same here: then it is the one that was heard last.
+        """
+        info = self.stream.info or {}
+        entrance = self.entrance
+        if entrance.mirror:
+            mirror: Json | None = info.get("mirror")
+            return mirror
+        wanted = _told(entrance.entry)
+        alike = [one for one in info.get("sources") or () if _told(one) == wanted]
+        return min(alike, key=lambda one: (one["active"] < 0, one["active"]), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a durable stands."""
+
+    created: str
+    delivered: int
+    """As its own count, which begins again with each RESET."""
+    reached: int
+    """The origin's sequence delivered last."""
+    counted: int
+    """The count up to which all is acknowledged."""
+    floor: int
+    """The origin's sequence up to which all is acknowledged."""
+    pending: int
+    unacknowledged: int
+
+    @property
+    def began(self) -> int:
+        """Where its count began, or a little later, where sequences are missing; without a RESET it never goes down."""
+        return self.reached - self.delivered
+
+    @classmethod
+    def of(cls, durable: Json) -> Position:
+        """From an INFO answer."""
+        delivered, floor = durable["delivered"], durable["ack_floor"]
+        return cls(
+            created=durable["created"],
+            delivered=delivered["consumer_seq"],
+            reached=delivered["stream_seq"],
+            counted=floor["consumer_seq"],
+            floor=floor["stream_seq"],
+            pending=durable["num_pending"],
+            unacknowledged=durable["num_ack_pending"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A durable that is held."""
+
+    by: str
+    """manifest, person, or the procedure."""
+    until: str
+
+
+def pause_of(durable: Json) -> Pause | None:
+    """Whether a durable is paused, and whose doing that is."""
+    if durable.get("paused") is not True:
+        return None
+    config = durable["config"]
+    marker = read_marker(config.get("metadata"))
+    until = units.format_time(units.parse_time(config["pause_until"])) if config.get("pause_until") else ""
+    if marker.journal is not None:
+        return Pause(marker.journal.name, until)
+    return Pause("manifest" if until and marker.pause_until == until else "person", until)
+
+
+def _told(entry: Json) -> Json:
+    external = {name: value for name, value in (entry.get("external") or {}).items() if value}
+    return {name: entry[name] for name in _TOLD if entry.get(name) and name != "external"} | {"external": external}

@@ -1,0 +1,139 @@
+"""What happened to a source between two looks: moved by hand, emptied and made anew, or messages lost while nobody read.
+
+A server itself resets a durable to its ack floor whenever it attaches an entry, so a count that begins again says nothing. What
+says something is the place where it begins: below the floor that was seen, or beyond what had been delivered.
+
+Invariant: pure; nothing is told that could as well be the server's own doing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.model.flow import filters_of
+from reconciler.model.source_look import Look, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something that is worth telling once."""
+
+    kind: str
+    """reset, recreated or lost."""
+    message: str
+    first: int = 0
+    """The origin's sequences that it is about; 0: none, or not known which."""
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """What is remembered of where a source stood."""
+
+    position: Position | None = None
+    """Forgotten while a procedure of ours moves it."""
+    made: str = ""
+    """When the durable was made, as long as nobody but others touched it."""
+    copied: int = 0
+    """How far it had copied, as far as that was seen."""
+    origin_made: str = ""
+    origin_last: int = 0
+    skips_to: int = 0
+    """The origin is another one: what it has up to there is skipped in silence."""
+
+
+_HEALS = 5
+"""The API level from which on a server notices by itself that the origin is another one."""
+
+
+def wants_origin(trail: Trail, position: Position | None) -> bool:
+    """Whether the origin has to be looked at, too, to say what has happened."""
+    if not trail.origin_made or trail.skips_to:
+        return True
+    if position is None:
+        return False
+    if position.counted == 0 and position.floor > trail.origin_last:
+        return True  # just begun, beyond all that was seen: is there as much by now?
+    if trail.position is None:
+        return False
+    return position.created != trail.position.created or _begun_again(trail.position, position)
+
+
+def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident, ...]]:
+    """The trail after this look, and what has happened since the one before; `copied`: see `Trail`."""
+    origin, now = look.origin.info, Position.of(look.durable.info) if look.durable.info else None
+    made = str(origin["created"]) if origin else trail.origin_made
+    last = int(origin["state"]["last_seq"]) if origin else trail.origin_last
+    if look.procedure:
+        return Trail(None, "", copied or trail.copied, made, last), ()
+    if trail.origin_made and made != trail.origin_made:
+        before = max(trail.copied, trail.origin_last)
+        skips_to = before if look.level < _HEALS else 0
+        return Trail(now, now.created if now else "", 0, made, last, skips_to), (_recreated(look, made, skips_to),)
+    incident = _incident(trail, look, now) if now else None
+    reached = now.reached if now else last
+    after = Trail(
+        position=now or trail.position,
+        made=now.created if now else trail.made,
+        copied=copied if now else copied or trail.copied,
+        origin_made=made,
+        origin_last=last,
+        skips_to=trail.skips_to if reached <= trail.skips_to else 0,
+    )
+    return after, (incident,) if incident else ()
+
+
+def _recreated(look: Look, made: str, skips_to: int) -> Incident:
+    message = f"{look.entrance.origin} was deleted and made anew at {made}"
+    if not skips_to:
+        return Incident("recreated", message)
+    return Incident("recreated", f"{message}; this server skips what it has up to {skips_to:,}", 1, skips_to)
+
+
+def _incident(trail: Trail, look: Look, now: Position) -> Incident | None:
+    if trail.made and now.created != trail.made:
+        return _lost(trail, look, now)
+    before = trail.position
+    if before is None or not (_begun_again(before, now) or now.began < before.began):
+        return None
+    name, start = look.entrance.durable, _start(now)
+    if now.began < before.floor:
+        message = f"{name} was set back to {start:,} by hand: no duplicates, what is stored already is left out"
+        return Incident("reset", message, start, before.floor)
+    if _exact(look, now) and start - 1 > before.reached:
+        first, last = before.reached + 1, start - 1
+        message = f"{name} was moved on to {start:,} by hand: {first:,} to {last:,} were skipped"
+        return Incident("reset", message, first, last)
+    return None
+
+
+def _begun_again(before: Position, now: Position) -> bool:
+    return now.created == before.created and (now.delivered < before.delivered or now.counted < before.counted)
+
+
+def _start(now: Position) -> int:
+    """Where the count of a durable began; at most that, where sequences are missing in between."""
+    return (now.floor if now.counted == 0 else now.began) + 1
+
+
+def _exact(look: Look, now: Position) -> bool:
+    """Whether it is known where the count began."""
+    if now.counted == 0:
+        return True
+    origin, durable = look.origin.info, look.durable.info
+    if origin is None or durable is None or filters_of(durable["config"]):
+        return False
+    state = origin["state"]
+    return not state.get("num_deleted") and int(state["first_seq"]) <= now.began + 1
+
+
+def _lost(trail: Trail, look: Look, now: Position) -> Incident | None:
+    """On interest nobody keeps what is published while the durable is away."""
+    origin = look.origin.info
+    if origin is None or origin["config"].get("retention") != "interest":
+        return None
+    first, last = trail.copied + 1, _start(now) - 1
+    if last < first:
+        return None
+    message = f"{look.entrance.durable} was deleted and is there again: {first:,} to {last:,} are not copied"
+    return Incident("lost", message, first, last)

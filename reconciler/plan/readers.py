@@ -1,0 +1,242 @@
+"""How each entry of one stream reads now and shall read, paired up, with the durables behind them.
+
+Invariant: nothing is judged here; whatever could not be seen is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import orjson
+
+from reconciler.model import units
+from reconciler.model.common import State
+from reconciler.model.desired import Declared
+from reconciler.model.flow import copied_entries, listened
+from reconciler.model.identity import Key
+from reconciler.model.marker import Marker
+from reconciler.model.normal import Config, canonical
+from reconciler.model.sourcing import copied_subjects, detached, durable_of, identity_of, is_unused, origin_of
+from reconciler.plan.change import Change
+from reconciler.plan.difference import Difference, with_marker
+from reconciler.plan.scene import Scene
+from reconciler.procedures.consumer import ConsumerTarget, delivered_by
+from reconciler.procedures.ground import durable_name
+from reconciler.procedures.requests import Copied, LastCopied, StreamInfo
+from reconciler.procedures.slots import durable_key, place_of, same_entry
+
+_SKIPS = 4
+"""Up to this API level a server takes no notice of a new stream under the old name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """One entry: as it is live, and as it shall be."""
+
+    stream: Key
+    origin: Key | None
+    """None behind an account's import."""
+    live: Config | None = None
+    wanted: Config | None = None
+    said: Config | None = None
+    """The entry that `wanted` stands for, where that is another one."""
+    target: ConsumerTarget | None = None
+    """What it shall read through, as far as that is ours to make."""
+    managed: bool = False
+    """The target has no manifest of its own."""
+    old: Key | None = None
+    """What it reads through, or what is left of a half-done procedure."""
+
+    @property
+    def old_name(self) -> str:
+        """The durable it reads through; empty for an ephemeral entry."""
+        return durable_name(self.live) if self.live else ""
+
+    @property
+    def new_name(self) -> str:
+        """The durable it shall read through; empty for an ephemeral entry."""
+        return durable_name(self.wanted) if self.wanted else ""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the entry itself stays."""
+        return self.live is not None and self.wanted is not None and same_entry(self.live, self.wanted)
+
+
+def readers(scene: Scene, declared: Declared, difference: Difference | None, changes: Mapping[Key, Change]) -> list[Reader]:
+    """The entries of a declared stream, live and wanted ones side by side."""
+    stream = declared.key.stream_key
+    said = copied_entries(declared.config)
+    wanted = copied_entries(difference.config) if difference else said
+    live = copied_entries(difference.seen.config) if difference else []
+    pairs = _pairs(live, list(zip(wanted, said, strict=True)), scene, stream)
+    return _with_left_over(scene, declared.key, [_reader(scene, declared, pair, changes) for pair in pairs])
+
+
+Wanted = tuple[Config, Config]
+"""An entry as it shall be on the server, and as it is declared."""
+
+
+def _pairs(live: list[Config], wanted: list[Wanted], scene: Scene, stream: Key) -> Iterator[tuple[Config | None, Wanted | None]]:
+    """Each live entry with the wanted one that takes its place: the likeliest pairs first."""
+
+    def alike(one: Config, other: Config) -> bool:
+        return _selected(scene, one, stream) == _selected(scene, other, stream)
+
+    left, due = list(live), list(wanted)
+    for way in (same_entry, _same_durable, alike, _anything):
+        for pair in list(due):
+            twins = [entry for entry in left if place_of(entry) == place_of(pair[0]) and way(entry, pair[0])]
+            rivals = sum(place_of(other[0]) == place_of(pair[0]) for other in due)
+            if twins and (way is not _anything or len(twins) == rivals == 1):
+                left = [entry for entry in left if entry is not twins[0]]
+                due.remove(pair)
+                yield twins[0], pair
+    yield from ((entry, None) for entry in left)
+    yield from ((None, pair) for pair in due)
+
+
+def _same_durable(one: Config, other: Config) -> bool:
+    return bool(durable_name(one)) and durable_name(one) == durable_name(other)
+
+
+def _anything(_one: Config, _other: Config) -> bool:
+    return True
+
+
+def _selected(scene: Scene, entry: Config, stream: Key) -> tuple[str, ...]:
+    """What an entry copies: by itself, or by what its durable delivers."""
+    own = tuple(sorted(one for one in copied_subjects(entry) if not is_unused(one)))
+    key = durable_key(entry, stream)
+    if key is None or own:
+        return own
+    durable, seen = scene.desired.durables.get(key) or scene.desired.resources.get(key), scene.live.consumer(key)
+    if durable is not None:
+        made = durable if isinstance(durable, Declared) else durable.declared
+        return _without_all(delivered_by(made.config))
+    return _without_all(delivered_by(seen.config)) if seen else ()
+
+
+def _without_all(filters: tuple[str, ...]) -> tuple[str, ...]:
+    return () if filters == (">",) else filters
+
+
+def _reader(scene: Scene, declared: Declared, pair: tuple[Config | None, Wanted | None], changes: Mapping[Key, Change]) -> Reader:
+    live, wanted = pair
+    stream = declared.key.stream_key
+    afresh = wanted is not None and live is not None and _left_again(live, wanted)
+    entry = wanted[0] if wanted else live or {}
+    target, managed = _target(scene, declared, wanted, changes) if wanted else (None, False)
+    return Reader(
+        stream=stream,
+        live=live,
+        wanted=wanted[1 if afresh else 0] if wanted else None,
+        said=wanted[0] if wanted and afresh else None,
+        origin=origin_of(entry, stream.domain),
+        target=target,
+        managed=managed,
+        old=durable_key(live, stream) if live else None,
+    )
+
+
+def _left_again(live: Config, wanted: Wanted) -> bool:
+    """Whether an entry becomes ephemeral that was so before: how it had to be varied then says nothing about now."""
+    entry, said = wanted
+    return bool(durable_name(live)) and not durable_name(entry) and not same_entry(entry, said)
+
+
+def _target(
+    scene: Scene, declared: Declared, wanted: Wanted, changes: Mapping[Key, Change]
+) -> tuple[ConsumerTarget | None, bool]:
+    entry, said = wanted
+    key, spoken = durable_of(entry, declared.key.domain), durable_of(said, declared.key.domain)
+    if key is None or spoken is None:
+        return None, False
+    durable = scene.desired.durables.get(spoken)
+    if durable is not None:
+        config = {**durable.declared.config, "name": key.name, "durable_name": key.name}
+        marker = Marker(owner=scene.rules.owner, spec=durable.declared.digest, source=str(declared.key))
+        return _consumer_target(scene, key, with_marker(config, marker)), True
+    consumer = scene.desired.resources.get(key)
+    if consumer is None or consumer.intent.state is not State.PRESENT:
+        return None, False
+    change, seen = changes.get(key), scene.live.consumer(key)
+    if change is not None:
+        return (_consumer_target(scene, key, change.config), False) if change.config else (None, False)
+    return (_consumer_target(scene, key, canonical(seen.config)), False) if seen else (None, False)
+
+
+def _consumer_target(scene: Scene, key: Key, config: bytes) -> ConsumerTarget:
+    origin = scene.live.stream(key)
+    retention = str(origin.config.get("retention", "limits")) if origin else "limits"
+    return ConsumerTarget(key=key, config=config, level=scene.live.server.level, retention=retention)
+
+
+def _with_left_over(scene: Scene, aggregate: Key, readers: list[Reader]) -> list[Reader]:
+    """The readers, each with the durable that a crash or a removed entry has left at its origin."""
+    known = {key for reader in readers for key in (reader.old, reader.target.key if reader.target else None) if key}
+    for key in scene.kept_durables.get(aggregate.stream_key, ()):
+        if key in known:
+            continue
+        origin = key.stream_key
+        place = next((number for number, one in enumerate(readers) if one.origin == origin and _has_room(one)), None)
+        if place is None:
+            readers.append(Reader(stream=aggregate.stream_key, origin=origin, old=key))
+        else:
+            readers[place] = replace(readers[place], old=key)
+    return readers
+
+
+def _has_room(reader: Reader) -> bool:
+    return reader.wanted is not None and reader.old == (reader.target.key if reader.target else None)
+
+
+def origin_info(scene: Scene, reader: Reader) -> Config | None:
+    """INFO of the stream that is copied; None while it is not known, or when it is not there."""
+    if reader.origin is None:
+        return None
+    seen = scene.live.stream(reader.origin)
+    if seen is not None:
+        return seen.info
+    fact = scene.ask(StreamInfo(reader.origin), reader.stream)
+    return fact if isinstance(fact, dict) else None
+
+
+def origin_subjects(info: Config | None) -> tuple[str, ...]:
+    """What the origin stores from publishers, or copies itself."""
+    if info is None:
+        return ()
+    config = info["config"]
+    return tuple(listened(config, config["name"]))
+
+
+def is_placeholder(reader: Reader) -> bool:
+    """Whether the live entry only keeps the place of another one."""
+    return reader.live is not None and bool(detached(reader.live))
+
+
+def recreated(scene: Scene, reader: Reader) -> Reader:
+    """With another durable where the origin was made anew since it was copied from.
+
+    A server up to 2.14 takes no notice of that and skips everything up to the old position, unless the entry gets an identity
+    that it does not know.
+    """
+    target = reader.target
+    if target is None or reader.live is None or not reader.unchanged or scene.live.server.level > _SKIPS:
+        return reader
+    if scene.live.consumer(target.key) is not None or scene.live.why_unknown(target.key):
+        return reader  # it would have gone with its stream
+    # Asked anew: what was seen of the origin may be from before the last messages.
+    copied = scene.ask(LastCopied(reader.stream, identity_of(reader.live)), reader.stream)
+    info = scene.ask(StreamInfo(target.key.stream_key), reader.stream)
+    if not isinstance(copied, Copied) or not copied.seq or not isinstance(info, dict):
+        return reader
+    if copied.seq <= info["state"]["last_seq"] and units.parse_time(info["created"]) <= units.parse_time(copied.time):
+        return reader
+    name = f"{target.key.name}-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
+    key = replace(target.key, name=name)
+    wire = orjson.dumps({**target.wire, "name": name, "durable_name": name})
+    wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
+    return replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted, old=None)

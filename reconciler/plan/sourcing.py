@@ -1,0 +1,214 @@
+"""Streams that copy through durables: what has to change about their entries and durables becomes one change of the stream.
+
+Invariant: durables, and user-declared consumers that are caught up in a migration, have no change of their own beside it;
+where nothing of the kind is needed, a plain change stays plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.model.desired import Declared
+from reconciler.model.flow import copies
+from reconciler.model.identity import Key
+from reconciler.model.live import LiveStream
+from reconciler.model.normal import canonical
+from reconciler.plan import diff, losses
+from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
+from reconciler.plan.decide import outline
+from reconciler.plan.difference import Difference, compare
+from reconciler.plan.handing_over import Judge, Move, drops, move_of
+from reconciler.plan.move_words import point_of_no_return, steps, warnings
+from reconciler.plan.readers import Reader, origin_info, origin_subjects, readers, recreated
+from reconciler.plan.scene import Scene
+from reconciler.procedures.migrate_source import MigrateSource, Slot
+from reconciler.procedures.move_subject import StreamTarget
+
+_HELD = {"suspended", "prevented"}
+"""What keeps a change from being begun, but not from being finished: a paused durable would be left behind."""
+_CAUSES = {Move.RESTORE: Cause.MISSING, Move.REFRESH: Cause.DRIFT}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One entry with what is to be done about it."""
+
+    reader: Reader
+    move: Move
+    retention: str
+    slot: Slot
+    again: int | None = None
+    """How many messages are copied again at most, since somebody allowed that; None: it takes care that there are none."""
+
+
+def resolve(scene: Scene, streams: Iterable[Key], changes: Iterable[Change]) -> list[Change]:
+    """The changes, with those of streams that copy through durables made whole."""
+    found = {change.key: change for change in changes}
+    for key in streams:
+        declared = scene.streams.get(key)
+        seen = scene.live.streams.get(key)
+        if declared is None or not (_copies(declared, seen) or key in scene.kept_durables):
+            continue
+        change = _of_stream(scene, declared, seen, found)
+        if change is not None:
+            for member in change.touches:
+                if not _says_why(found.get(member)):
+                    found.pop(member, None)
+            found[declared.key] = change
+    return list(found.values())
+
+
+def _copies(declared: Declared, seen: LiveStream | None) -> bool:
+    return copies(declared.wire) or (seen is not None and copies(seen.raw))
+
+
+def _says_why(member: Change | None) -> bool:
+    """Whether the change of a durable is in the way by itself."""
+    return member is not None and member.action is Action.BLOCKED and not member.continues
+
+
+def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, changes: Mapping[Key, Change]) -> Change | None:
+    """The stream's change with its durables in it; None where it stays as it is."""
+    change = changes.get(declared.key)
+    adopting = change is not None and Action.ADOPT in (change.action, change.wanted)
+    if seen and not scene.ours(declared.key, seen) and not adopting:
+        return None
+    difference = compare(scene, declared, seen) if seen else None
+    work = [_work(scene, declared, reader, move) for reader, move in _due(scene, declared, difference, changes)]
+    work.sort(key=lambda one: one.reader.live is not None or one.reader.wanted is not None)  # what is left over is in the way
+    if not work:
+        return None
+    continues = any(one.move is Move.CONTINUE for one in work)
+    if change is not None and continues and {reason.code for reason in change.reasons} <= _HELD:
+        change = replace(change, action=change.wanted or change.action, reasons=())
+    if change is None:
+        if difference is None:
+            return None
+        change = replace(outline(scene, difference, Action.PROCEDURE), cause=_cause(work))
+    reasons = (*change.reasons, *dict.fromkeys(_reasons(scene, declared, work, changes)))
+    change = replace(change, fields=(*change.fields, *_fields(scene, work)))
+    if reasons:
+        return replace(change.blocked(*reasons), touches=_touched(work))
+    return _with_machine(scene, change, work)
+
+
+def _due(
+    scene: Scene, declared: Declared, difference: Difference | None, changes: Mapping[Key, Change]
+) -> list[tuple[Reader, Move]]:
+    due = []
+    for reader in readers(scene, declared, difference, changes):
+        if _waits_for_origin(scene, reader):
+            continue
+        settled = recreated(scene, reader)
+        move = move_of(scene, settled)
+        if move is not None:
+            due.append((settled, move))
+    return due
+
+
+def _waits_for_origin(scene: Scene, reader: Reader) -> bool:
+    """Whether the origin is still to be made: its durable, and what was copied before, are looked at once it is there."""
+    return reader.live is not None and reader.origin in scene.streams and reader.origin not in scene.live.streams
+
+
+def _work(scene: Scene, declared: Declared, reader: Reader, move: Move) -> _Work:
+    info = origin_info(scene, reader)
+    origin = reader.origin or reader.stream
+    declared_origin = scene.streams.get(origin)
+    config = info["config"] if info else declared_origin.config if declared_origin else {}
+    retention = config.get("retention", "limits")
+    afresh = move in (Move.TAKE, Move.RENAME) and scene.allows(losses.POSITION_LOSS, declared.key) and reader.target is not None
+    repeats = afresh and any(Judge(scene, declared.key, reader, move).positions())
+    slot = Slot(
+        origin=origin,
+        before=b"" if repeats or reader.live is None else canonical(reader.live),
+        after=canonical(reader.wanted) if reader.wanted else b"",
+        said=canonical(reader.said) if reader.said else b"",
+        durable=reader.target,
+        old=None if repeats else reader.old,
+        drop_old=drops(scene, reader),
+        retention=retention,
+        subjects=origin_subjects(info),
+        seed=str(info["created"]) if info else "",
+    )
+    return _Work(reader, move, retention, slot, (info["state"]["messages"] if info else 0) if repeats else None)
+
+
+def _cause(work: list[_Work]) -> Cause:
+    causes = {_CAUSES.get(one.move, Cause.MANIFEST) for one in work}
+    return Cause.MANIFEST if Cause.MANIFEST in causes else Cause.MISSING if Cause.MISSING in causes else Cause.DRIFT
+
+
+def _reasons(scene: Scene, declared: Declared, work: list[_Work], changes: Mapping[Key, Change]) -> Iterable[Reason]:
+    for one in work:
+        yield from Judge(scene, declared.key, one.reader, one.move).reasons()
+        target = one.reader.target
+        consumer = changes.get(target.key) if target and not one.reader.managed else None
+        if consumer is not None and _says_why(consumer):
+            yield Reason("depends-on", f"it needs {consumer.key}, which is blocked", f"see {consumer.key}")
+    if any(one.move is Move.CONTINUE for one in work):
+        return
+    if declared.intent.prevent_update and any(one.move is not Move.RESTORE for one in work):
+        yield Reason("prevented", "preventUpdate is set in its manifest", "remove preventUpdate")
+    if declared.intent.suspend:
+        yield Reason("suspended", "it differs, and is left alone", "resume it, or remove the annotation reconciler/suspend")
+
+
+def _fields(scene: Scene, work: list[_Work]) -> Iterable[FieldDiff]:
+    """What differs in durables that are there."""
+    for one in work:
+        target = one.reader.target
+        seen = scene.live.consumer(target.key) if target else None
+        if target is None or seen is None or one.move is Move.CONTINUE:
+            continue
+        wanted, live = scene.normal(target.key, target.wire), scene.normal(target.key, seen.config)
+        for field in diff.fields(target.key, wanted, live, scene.defaults):
+            yield replace(field, path=f"{target.key}.{field.path}")
+
+
+def _touched(work: list[_Work]) -> tuple[Key, ...]:
+    return tuple(dict.fromkeys(key for one in work for key in one.slot.keys))
+
+
+def _told(one: _Work) -> tuple[str, ...]:
+    if one.again is None:
+        return steps(one.reader, one.move, one.retention)
+    return (*steps(one.reader, Move.ADD, one.retention), f"read {one.slot.origin} through {one.reader.new_name}")
+
+
+def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:
+    told = [line for one in work if one.move is not Move.REMOVE for line in _told(one)]
+    updates = change.action in (Action.UPDATE, Action.ADOPT) or any(one.move in (Move.ADD, Move.REMOVE) for one in work)
+    name = change.key.stream_name
+    if change.action is Action.CREATE:
+        told.append(f"create {name}")
+    elif updates and change.fields:
+        told.append(f"update {name}")
+    told += [line for one in work if one.move is Move.REMOVE for line in _told(one)]
+    careful = [one for one in work if one.again is None]
+    finals = [text for one in careful if (text := point_of_no_return(one.reader, one.move, one.retention))]
+    notes = tuple(dict.fromkeys(note for one in work for note in warnings(scene, one.reader, one.move)))
+    machine = MigrateSource(
+        StreamTarget(change.key, change.config),
+        tuple(one.slot for one in work),
+        steps=tuple(told),
+        final=finals[0] if finals else "",
+        duplicates=sum(one.again or 0 for one in work),
+        notes=notes,
+    )
+    kept = change.action in (Action.CREATE, Action.ADOPT)
+    return replace(
+        change,
+        action=change.action if kept else Action.PROCEDURE,
+        machine=machine,
+        continues=any(one.move is Move.CONTINUE for one in work),
+        touches=machine.touches,
+        notes=(*change.notes, *notes),
+    )
+
+
+def without_members(changes: Iterable[Change], others: Iterable[Change]) -> list[Change]:
+    """The other changes, but those of durables that are part of one of the changes, be it blocked."""
+    members = {key for change in changes if change.key.is_stream for key in change.touches}
+    return [change for change in others if change.key not in members]

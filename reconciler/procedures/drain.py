@@ -1,0 +1,101 @@
+"""Holding a durable still that a stream reads through: pause it, and wait until all it delivered has been taken in.
+
+Invariant: such a pause has a deadline on the server's clock; until then nothing moves, and the ack floor is exactly the last
+sequence that was copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from reconciler.model import units
+from reconciler.model.identity import Key
+from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, encode
+from reconciler.procedures.machine import Abort, Do, Step, Wait
+from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
+
+POLL = 200 * 10**6
+QUIET = 1200 * 10**6
+"""Two looks this far apart must show the same: a cluster answers a pause before it is in effect."""
+PATIENCE = 5 * 10**9
+"""How long an answered request may take to be in effect before it is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What was seen of a durable that is held still."""
+
+    of: str = ""
+    """Its name."""
+
+    asked_at: int = 0
+    """When the pause was last requested."""
+    began: int = 0
+    floor: int = -1
+    since: int = 0
+    """Since when nothing has moved from that floor."""
+
+
+NOTHING = Held()
+
+
+def hold(key: Key, seen: ConsumerSeen, journalled: bytes, now: int, held: Held) -> int | tuple[Step, Held]:
+    """The next step towards a durable at rest; once it is, the last sequence that was copied."""
+    if seen.journal is None:
+        refusal = _paused_by_person(key, seen)
+        return refusal or Do(UpdateConsumer(key, journalled), f"note the procedure in {key.name}"), held
+    held = replace(held, began=held.began or now)
+    if not seen.paused or seen.pause_until - seen.time < DEFAULT_DEADLINE:
+        if now - held.asked_at < PATIENCE:
+            return Wait(now + POLL, "the pause takes effect"), held
+        until = units.format_time(seen.time + 2 * DEFAULT_DEADLINE)
+        return Do(PauseConsumer(key, until), f"pause {key.name}"), replace(held, asked_at=now, floor=-1)
+    return _at_rest(key, seen, now, held)
+
+
+def _paused_by_person(key: Key, seen: ConsumerSeen) -> Abort | None:
+    if not seen.paused or seen.marker.pause_until:
+        return None
+    message = f"{key} was paused until {seen.config.get('pause_until')} by somebody else; resume it first"
+    return Abort("paused-by-person", message)
+
+
+def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[Step, Held]:
+    """The last sequence that was copied, once two looks far enough apart show the same; until then a wait."""
+    if seen.in_flight or seen.delivered != seen.floor:
+        if now - held.began > DEFAULT_DEADLINE:
+            message = f"{key} is paused, but what it has delivered is not taken in: does its stream read through it?"
+            return Abort("not-drained", message), held
+        return Wait(now + POLL, f"{key.name} hands over what is on its way"), replace(held, floor=-1)
+    if held.floor != seen.floor:
+        return Wait(now + POLL, f"{key.name} rests"), replace(held, floor=seen.floor, since=now)
+    if now - held.since < QUIET:
+        return Wait(min(now + POLL, held.since + QUIET), f"{key.name} rests"), held
+    return seen.floor
+
+
+def again(held: Held, now: int) -> Held:
+    """After a resume: it runs for a moment before it is paused once more."""
+    return replace(held, asked_at=now - PATIENCE // 2, floor=-1)
+
+
+def declared_pause(marker_until: str, now: int) -> str:
+    """The pause that a manifest still asks for; empty when it asks for none."""
+    return marker_until if marker_until and units.parse_time(marker_until) > now else ""
+
+
+def pause_as_declared(key: Key, seen: ConsumerSeen, declared: str) -> Do | None:
+    """The request that brings a durable's pause to what its manifest asks for, usually none; None when it is so."""
+    wanted = declared_pause(declared, seen.time)
+    as_it_is = units.format_time(seen.pause_until) if seen.paused else ""
+    if as_it_is == (units.format_time(units.parse_time(wanted)) if wanted else ""):
+        return None
+    return Do(PauseConsumer(key, wanted), f"pause {key.name} as declared" if wanted else f"resume {key.name}")
+
+
+def let_go(key: Key, seen: ConsumerSeen) -> Do | None:
+    """The next step towards a durable that runs again and carries no journal; None when that is so."""
+    if seen.journal is None:
+        return None
+    clear = Do(UpdateConsumer(key, encode(seen.config, None)), f"clear the journal of {key.name}")
+    return pause_as_declared(key, seen, seen.marker.pause_until) or clear

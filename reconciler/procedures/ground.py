@@ -1,0 +1,167 @@
+"""What each step of a source migration stands on: one slot, what was read, and what is remembered.
+
+Invariant: nothing here decides; a Ground only makes steps, each with the memory that belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.model.identity import Key
+from reconciler.model.marker import Journal
+from reconciler.model.normal import Config, normal_consumer
+from reconciler.model.sourcing import detached, identity_of
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode, encode_paused, journal_data
+from reconciler.procedures.drain import NOTHING, POLL, Held, again, hold
+from reconciler.procedures.machine import Ask, Do, Step, Wait
+from reconciler.procedures.requests import (
+    Copied,
+    CreateConsumer,
+    LastCopied,
+    PauseConsumer,
+    Read,
+    ResetConsumer,
+    UpdateConsumer,
+    UpdateStream,
+    Write,
+)
+from reconciler.procedures.slots import Slot, View
+
+NAME = "migrate-source"
+DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
+COPIED = "copied"
+"""In a journal `drain`: the last sequence that was copied, where the durable itself does not show it."""
+FAR = 365 * 24 * 3600 * 10**9
+"""A durable that is not in place yet must not begin by itself: it would repeat everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What spares the machine work on one slot; nothing is lost with it, and nothing wrong is done without it."""
+
+    held: Held = NOTHING
+    copied: int = -1
+    """The last sequence stored under the identity that is being left."""
+    copied_since: int = 0
+    purged: tuple[str, ...] = ()
+    reset: ResetConsumer | None = None
+    """The last one that was done."""
+    asked_at: int = 0
+    """When a pause, or its end, was last requested."""
+    flowing_from: int = 0
+    """When the new reader was first waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One slot on its way."""
+
+    slot: Slot
+    view: View
+    memory: Memory
+    reads: tuple[Read, ...]
+
+    @property
+    def now(self) -> int:
+        """The server's time."""
+        return self.view.now
+
+    def do(self, write: Write, title: str, *, final: bool = False, **memory: Any) -> Do:  # noqa: ANN401 - fields of Memory
+        """One write."""
+        return Do(write, title, replace(self.memory, **memory), final=final)
+
+    def update(self, entry: Config, title: str, *, final: bool = False) -> Do:
+        """Put an entry in the slot's place."""
+        return self.do(UpdateStream(self.view.stream, self.view.with_entry(self.slot, entry)), title, final=final)
+
+    def create(self, target: ConsumerTarget) -> Do:
+        """Make a durable that begins by itself."""
+        return self.do(CreateConsumer(target.key, target.config), f"create {target.key.name}")
+
+    def prepare(self, target: ConsumerTarget, data: Mapping[str, Any]) -> Do:
+        """Make a durable that waits, paused, to be taken into use."""
+        journal = target.journal(NAME, ATTACH, {**data, "made": True, "stream": str(self.view.stream)})
+        config = encode_paused(target.wire, journal, target.marker.owner, self.now + FAR)
+        return self.do(CreateConsumer(target.key, config), f"create {target.key.name}, paused")
+
+    def note(self, key: Key, config: Config, step: str, data: Mapping[str, Any], title: str) -> Do:
+        """Write a journal into a durable."""
+        target = ConsumerTarget(key=key, config=encode(config, None), level=0)
+        journal = target.journal(NAME, step, {**data, "stream": str(self.view.stream)})
+        return self.do(UpdateConsumer(key, encode(config, journal, target.marker.owner or self.view.owner)), title)
+
+    def finished(self, step: Do | None) -> Do | None:
+        """A step of somebody who knows no memory."""
+        return replace(step, memory=self.memory) if step else None
+
+    def wait(self, title: str, *, over: int = 0, **memory: Any) -> Wait:  # noqa: ANN401 - fields of Memory
+        """Look again soon, and not later than the waiting is `over`, if that is known."""
+        until = self.now + POLL
+        return Wait(min(until, over) if over else until, title, replace(self.memory, **memory))
+
+    def drained(self, key: Key, seen: ConsumerSeen) -> int | Step:
+        """The next step towards a durable at rest; once it is, the last sequence that was copied."""
+        target = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+        owner = seen.marker.owner or self.view.owner
+        journalled = encode(seen.config, target.journal(NAME, DRAIN, {"stream": str(self.view.stream)}), owner)
+        held = self.memory.held if self.memory.held.of == key.name else Held(of=key.name)
+        found = hold(key, seen, journalled, self.now, held)
+        if isinstance(found, int):
+            return self._taken_in(key, seen, found)
+        step, held = found
+        return replace(step, memory=replace(self.memory, held=held)) if isinstance(step, Do | Wait) else step
+
+    def _taken_in(self, key: Key, seen: ConsumerSeen, floor: int) -> int | Step:
+        """The last sequence that was copied: more than a durable's floor, where a server was stopped before it was told.
+
+        On a workqueue such messages are still there, so the durable has to hand them over, and be told, once more.
+        """
+        live = self.view.entry(self.slot)
+        if live is None or detached(live):
+            return max(floor, int(seen.data.get(COPIED) or 0))
+        found = self.copied(live)
+        if isinstance(found, Ask):
+            return found
+        if found.seq <= floor or self.slot.retention != "workqueue" or not seen.info.get("push_bound"):
+            return max(found.seq, floor)
+        held = again(self.memory.held, self.now)
+        title = f"resume {key.name}, which was not told that all it delivered is stored"
+        return self.do(PauseConsumer(key, ""), title, held=held)
+
+    def copied(self, entry: Mapping[str, Any]) -> Copied | Ask:
+        """How far was copied under the identity of an entry."""
+        question = LastCopied(self.view.stream, identity_of(entry))
+        fact = self.view.facts.get(question)
+        return fact if isinstance(fact, Copied) else self.ask(question)
+
+    def ask(self, *more: Read) -> Ask:
+        """Read everything once more, and these."""
+        asked = tuple(read for read in self.view.facts if isinstance(read, LastCopied) and read not in more)
+        return Ask((*self.reads, *asked, *more), self.memory)
+
+
+def journal_of(seen: ConsumerSeen | None) -> str:
+    """The step of our journal in a durable; empty without one."""
+    return seen.journal.step if seen and seen.journal and seen.journal.name == NAME else ""
+
+
+def migrating_for(journal: Journal | None) -> str:
+    """The stream whose migration a durable is caught up in; empty for none, and where somebody damaged the journal."""
+    data = journal_data(journal) if journal and journal.name == NAME else {}
+    try:
+        return str(Key.parse(data["stream"]).stream_key)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return ""
+
+
+def durable_name(entry: Mapping[str, Any]) -> str:
+    """The durable that an entry reads through, or that its placeholder stands for."""
+    name: str = (entry.get("consumer") or {}).get("name", "") or detached(entry)
+    return name
+
+
+def means(config: Mapping[str, Any]) -> Config:
+    """What a durable is, without anything that makes no difference."""
+    return normal_consumer(dict(config))

@@ -1,0 +1,119 @@
+"""Leaving a durable, for another one, for none, or for itself as it shall be: first it is held still.
+
+Invariant: an entry is only taken away from a durable at rest, and the durable is only deleted when its messages are safe: on
+interest it keeps them until the new reader is heard of, on a workqueue it has acknowledged all that was copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.model.identity import Key
+from reconciler.model.normal import Config
+from reconciler.model.sourcing import detached, fresh_ephemeral, placeholder
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
+from reconciler.procedures.drain import PATIENCE, let_go
+from reconciler.procedures.ground import ATTACH, COPIED, DRAIN, Ground, durable_name, journal_of, means
+from reconciler.procedures.machine import Abort, Ask, Step
+from reconciler.procedures.requests import DeleteConsumer, UpdateConsumer
+from reconciler.procedures.slots import same_entry
+from reconciler.procedures.taking import drop, enlist
+
+_AT_REST = ("deliver_subject", "filter_subjects")
+"""What may only be changed while nothing is on its way."""
+
+
+def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
+    """The entry reads through the right durable; that one, or how it is read, may have to change."""
+    slot, seen = ground.slot, ground.view.consumer(target.key)
+    if seen is None:
+        return ground.create(target)  # what it delivers again is known to the stream by its sequence
+    if detached(live) and journal_of(seen) != DRAIN:
+        return ground.update(slot.wanted, f"attach {slot.origin}")
+    if same_entry(live, slot.wanted) and not needs_stillness(seen.config, target.wire):
+        return _brought_up(ground, seen, target)
+    still = ground.drained(target.key, seen)
+    if not isinstance(still, int):
+        return still
+    if not detached(live):
+        if still > seen.floor and seen.data.get(COPIED) != still:
+            return ground.note(target.key, seen.config, DRAIN, {COPIED: still}, f"note that {still} was copied last")
+        return ground.update(placeholder(live), f"detach {slot.origin}", final=True)
+    if seen.info.get("push_bound"):
+        return ground.wait("the stream lets go")
+    return ground.note(target.key, target.wire, ATTACH, {"start": still + 1}, f"update {target.key.name}")
+
+
+def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:
+    """The durable runs, and becomes as it shall be; what was left of another one goes."""
+    old = ground.slot.old
+    if journal_of(seen) == DRAIN:
+        return ground.finished(let_go(target.key, seen))
+    if means(seen.config) != means(target.wire) or seen.marker != target.marker:
+        return ground.do(UpdateConsumer(target.key, encode(target.wire, None)), f"update {target.key.name}")
+    return drop(ground, old) if old and old != target.key else None
+
+
+def end(ground: Ground) -> Step | None:
+    """For good: what the durable has delivered is taken in; None once the entry may go with the rest of the configuration."""
+    slot = ground.slot
+    seen = ground.view.consumer(slot.old) if slot.drop_old else None
+    if slot.old is None or seen is None:
+        return None
+    still = ground.drained(slot.old, seen)
+    return None if isinstance(still, int) else still
+
+
+def needs_stillness(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a durable may only be changed while nothing is on its way."""
+    was, shall = means(live), means(wanted)
+    return any(was.get(name) != shall.get(name) for name in _AT_REST)
+
+
+def leave(ground: Ground, live: Config, key: Key) -> Step:
+    """For another durable, or for none."""
+    slot, old, queue = ground.slot, ground.view.consumer(key), ground.slot.retention == "workqueue"
+    start = 0  # what is left on a workqueue was not copied yet
+    if old is not None:
+        still = ground.drained(key, old)
+        if not isinstance(still, int):
+            return still
+        if queue:
+            return ground.do(DeleteConsumer(key), f"delete {key.name}, which has handed over everything", final=True)
+        start = still + 1
+    elif not queue:
+        found = ground.copied(_attached(live))
+        if isinstance(found, Ask):
+            return found
+        start = found.seq + 1
+    if slot.durable:
+        return enlist(ground, slot.durable, {"start": start})
+    title = f"read {slot.origin} without {key.name}"
+    if queue or durable_name(slot.wanted):
+        return ground.update(slot.wanted, title, final=True)
+    entry = fresh_ephemeral(slot.wanted, start, slot.subjects, slot.seed)
+    if entry is None:
+        message = f"{slot.origin} listens to everything: no ephemeral source can be told from an earlier one"
+        return Abort("position-loss", message)
+    return ground.update(entry, f"{title}, from {start} on", final=True)
+
+
+def _attached(entry: Config) -> Config:
+    """The entry that a placeholder stands for, as far as its identity goes."""
+    if not detached(entry):
+        return entry
+    kept: Config = {part: entry[part] for part in ("name", "external") if part in entry}
+    return kept | {"consumer": {"name": durable_name(entry)}}
+
+
+def settle(ground: Ground, live: Config) -> Step | None:
+    """The entry is ephemeral and shall be; what is left of a durable goes once the new reader is heard of."""
+    slot = ground.slot
+    if slot.old is None or ground.view.consumer(slot.old) is None:
+        return None
+    since = ground.memory.flowing_from or ground.now
+    patient = slot.retention == "interest" or ground.now - since < PATIENCE
+    if patient and not ground.view.flows(live):
+        return ground.wait("messages flow again", flowing_from=since)
+    return drop(ground, slot.old)

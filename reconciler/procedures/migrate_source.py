@@ -1,0 +1,183 @@
+"""migrate-source: change how a stream copies from others while messages flow, losing and repeating none.
+
+What an entry has copied is known to the server under the entry's identity (`model.sourcing.identity_of`); a new identity
+begins where its consumer stands. So every way from one to another is: hold the old one still, find Y, the last sequence it
+copied, and let the new one begin at Y + 1.
+
+- ephemeral → durable (`taking.prepare`): the durable is made paused, and the entry begins to read through it; Y is the last
+  message stored under the old identity, once that rests; RESET to Y + 1, resume;
+- durable → another one (`leaving.leave`): pause and drain the old one, whose ack floor is Y; make the new one paused, RESET to
+  Y + 1, read through it, resume; delete the old one;
+- durable → ephemeral: pause and drain; an entry that starts at Y + 1 under an identity never used before; delete the durable;
+- durable → itself, changed (`leaving.keep`): pause and drain, detach, update, attach, RESET to Y + 1, resume.
+
+A workqueue has room for one reader: there the old durable goes before the new one comes, and what a server's own durable had
+copied without acknowledging it is purged.
+
+Invariant: the next step follows from the entries, the durables and the journals in them: `drain` in one that is being left,
+`attach` and `resume` in one that is being taken into use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from reconciler.model.identity import Key
+from reconciler.model.marker import read_marker
+from reconciler.model.normal import Config, canonical, normal_stream
+from reconciler.procedures.drain import let_go
+from reconciler.procedures.ground import ATTACH, NAME, RESUME, Ground, Memory, durable_name, journal_of
+from reconciler.procedures.leaving import end, keep, leave, settle
+from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
+from reconciler.procedures.move_subject import StreamTarget
+from reconciler.procedures.requests import ConsumerInfo, CreateStream, DeleteConsumer, Read, StreamInfo, UpdateStream
+from reconciler.procedures.slots import Slot, View, reads_through, same_entry, stands_for, with_variations
+from reconciler.procedures.taking import drop, prepare, take, unknown_position
+
+__all__ = ["NAME", "MigrateSource", "Slot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What spares the machine work; nothing is lost with it."""
+
+    slots: Mapping[int, Memory] = field(default_factory=dict)
+    giving_up: Abort | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateSource:
+    """Brings a stream, and the durables that it reads through, to what is declared."""
+
+    stream: StreamTarget
+    slots: tuple[Slot, ...]
+    steps: tuple[str, ...] = ()
+    """For people: what the plan expects it to do."""
+    final: str = ""
+    """For people: its point of no return."""
+    duplicates: int = 0
+    """Messages that are copied again at most; somebody allowed that."""
+    notes: tuple[str, ...] = ()
+    name: str = field(default=NAME, init=False)
+
+    @property
+    def key(self) -> Key:
+        """The stream that copies."""
+        return self.stream.key
+
+    @property
+    def touches(self) -> tuple[Key, ...]:
+        """The durables."""
+        return tuple(dict.fromkeys(key for slot in self.slots for key in slot.keys))
+
+    def describe(self) -> Description:
+        """What the plan prints."""
+        return Description(NAME, self.steps, self.final, self.duplicates, self.notes, "copied again")
+
+    def step(self, observation: Observation, memory: Course | None) -> Step:
+        """The next thing to do."""
+        course = memory or Course()
+        if observation.failure:
+            if course.giving_up:
+                return course.giving_up
+            course = replace(course, giving_up=Abort("refused", observation.failure))
+        reads: tuple[Read, ...] = (StreamInfo(self.key), *map(ConsumerInfo, self.touches))
+        if any(read not in observation.facts for read in reads):
+            return Ask(reads, course)
+        view = View(self.key, observation.facts, observation.now, read_marker(self.stream.wire.get("metadata")).owner)
+        for number, slot in enumerate(self.slots):
+            ground = Ground(slot, view, course.slots.get(number, Memory()), reads)
+            step = _take_back(ground) if course.giving_up else _next(ground)
+            if isinstance(step, Abort) and not course.giving_up:
+                return self.step(Observation(view.now, view.facts), replace(course, giving_up=step))
+            if isinstance(step, Ask | Do | Wait):
+                return replace(step, memory=replace(course, slots={**course.slots, number: step.memory}))
+            if step is not None:
+                return step
+        return course.giving_up or self._finish(view, course)
+
+    def _finish(self, view: View, memory: Course) -> Step:
+        """Every entry is in place, or comes and goes with the rest of the configuration, which is what is left."""
+        name, config = self.key.stream_name, self._final_config(view)
+        if view.info is None:
+            return Do(CreateStream(self.key, config), f"create {name}", memory)
+        wanted = orjson.loads(config)
+        marked = read_marker(view.config.get("metadata")) == read_marker(wanted.get("metadata"))
+        if not marked or normal_stream(view.config, name) != normal_stream(wanted, name):
+            return Do(UpdateStream(self.key, config), f"update {name}", memory)
+        return Done(self.notes)
+
+    def _final_config(self, view: View) -> bytes:
+        """As declared, with the entries that had to be varied as they are, and a note of that in the marker."""
+        varied = [pair for slot in self.slots if (pair := _variation(slot, view))]
+        if not varied:
+            return self.stream.config
+        config = self.stream.wire
+        entries = list(config["sources"])
+        for said, live in varied:
+            entries = [live if same_entry(entry, said) else entry for entry in entries]
+        return canonical({**config, "sources": entries, "metadata": with_variations(config["metadata"], varied)})
+
+
+def _variation(slot: Slot, view: View) -> tuple[Config, Config] | None:
+    """What is said, and the live entry that stands for it without being equal to it."""
+    live = view.entry(slot) if slot.after else None
+    return (slot.spoken, live) if live and stands_for(live, slot.spoken) else None
+
+
+def _next(ground: Ground) -> Step | None:
+    """The next step of one slot; None when it is where it shall be, or needs nothing but the final update."""
+    slot, view = ground.slot, ground.view
+    live = view.entry(slot)
+    for key in slot.keys:
+        seen = view.consumer(key)
+        if seen and journal_of(seen) in (ATTACH, RESUME):
+            return take(ground, seen, key, live)
+    if live is None and slot.after:
+        return _created(ground)
+    if live is None:
+        return drop(ground, slot.old) if slot.old else None
+    return _from_live(ground, live) if slot.after else end(ground)
+
+
+def _from_live(ground: Ground, live: Config) -> Step | None:
+    slot, target, reading = ground.slot, ground.slot.durable, durable_name(live)
+    if target and target.key.name == reading:
+        return keep(ground, live, target)
+    if reading and slot.old:
+        return leave(ground, live, slot.old)
+    if not reading and target is None:
+        return settle(ground, live)
+    if not reading and target and slot.before:
+        reason = unknown_position(ground, live)
+        return Abort("position-loss", reason) if reason else prepare(ground, live, target)
+    made = _created(ground)
+    if made or same_entry(live, slot.wanted):
+        return made
+    return ground.update(slot.wanted, f"attach {slot.origin}")
+
+
+def _created(ground: Ground) -> Step | None:
+    """The durable comes before the entry that reads through it; None when it is there, or nobody needs one."""
+    target = ground.slot.durable
+    return ground.create(target) if target and ground.view.consumer(target.key) is None else None
+
+
+def _take_back(ground: Ground) -> Step | None:
+    """Before an entry was touched, everything is undone; afterwards it can only go on, at the next attempt."""
+    slot, live = ground.slot, ground.view.entry(ground.slot)
+    if live is None or not same_entry(live, slot.was):
+        return None
+    for key in slot.keys:
+        seen = ground.view.consumer(key)
+        if seen is None or not journal_of(seen) or (journal_of(seen) == RESUME):
+            continue
+        if seen.data.get("made") and not reads_through(live, key.name):
+            return ground.do(DeleteConsumer(key), f"delete {key.name} again")
+        step = ground.finished(let_go(key, seen))
+        if step:
+            return step
+    return None

@@ -1,0 +1,181 @@
+"""One entry of a stream that copies, as it shall be, beside what the server shows of it and of its durables.
+
+Invariant: which live entry a slot is about follows from the live configuration alone, whatever was begun before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from reconciler.model.flow import copied_entries
+from reconciler.model.identity import Key
+from reconciler.model.marker import OWNER, RESIDUE, Residue, read_marker
+from reconciler.model.normal import Config, normal_source
+from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
+from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo
+
+ACTIVE = 2 * 10**9
+"""A source that heard from its origin within this time is alive: there are heartbeats every second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One entry, from how it was when the plan was made to how it shall be."""
+
+    origin: Key
+    before: bytes = b""
+    """The live entry (JSON); empty: there was none."""
+    after: bytes = b""
+    """The entry to have; empty: none."""
+    said: bytes = b""
+    """What the stream's configuration says in its place, where `after` stands for another entry."""
+    durable: ConsumerTarget | None = None
+    """What `after` reads through; None for an ephemeral entry, and for a durable that somebody else keeps."""
+    old: Key | None = None
+    """The durable that `before` reads through, or that is left over from a half-done procedure."""
+    drop_old: bool = False
+    """It is ours to delete, once nobody reads through it."""
+    retention: str = "limits"
+    """Of the origin."""
+    subjects: tuple[str, ...] = ()
+    """What the origin listens to."""
+    seed: str = ""
+    """Tells this origin from a later one of the same name."""
+
+    @property
+    def wanted(self) -> Config:
+        """The entry to have, a fresh dict each time; empty for none."""
+        return _entry(self.after)
+
+    @property
+    def was(self) -> Config:
+        """The entry that was there, a fresh dict each time; empty for none."""
+        return _entry(self.before)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The consumers it is about."""
+        new = self.durable.key if self.durable else None
+        return tuple(dict.fromkeys(key for key in (self.old, new) if key))
+
+    @property
+    def spoken(self) -> Config:
+        """What the stream's configuration says in its place."""
+        return _entry(self.said or self.after)
+
+    def selected(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an entry of this origin copies, however a procedure had to vary it."""
+        return tuple(sorted(one for one in copied_subjects(entry) if not is_unused(one)) or sorted(self.subjects))
+
+
+def _entry(wire: bytes) -> Config:
+    entry: Config = orjson.loads(wire) if wire else {}
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was read of one stream that copies, and of the durables of its slots."""
+
+    stream: Key
+    facts: Mapping[Read, Fact]
+    now: int
+    owner: str = ""
+    """Whose the stream is, or is about to be."""
+
+    @property
+    def info(self) -> Config | None:
+        """INFO of the stream; None when it is not there."""
+        fact = self.facts.get(StreamInfo(self.stream))
+        return fact if isinstance(fact, dict) else None
+
+    @property
+    def config(self) -> Config:
+        """Its configuration; empty when it is not there."""
+        return self.info["config"] if self.info else {}
+
+    def consumer(self, key: Key | None) -> ConsumerSeen | None:
+        """A durable, or None when it is not there."""
+        fact = self.facts.get(ConsumerInfo(key)) if key else None
+        return ConsumerSeen(fact) if isinstance(fact, dict) else None
+
+    def entry(self, slot: Slot) -> Config | None:
+        """The live entry that the slot is about."""
+        twins = [entry for entry in copied_entries(self.config) if place_of(entry) == place_of(slot.wanted or slot.was)]
+        names = [key.name for key in reversed(slot.keys)]
+        for name in names:
+            for entry in twins:
+                if reads_through(entry, name) or detached(entry) == name:
+                    return entry
+        was = next((entry for entry in twins if same_entry(entry, slot.was)), None)
+        described = [slot.selected(entry) for entry in (slot.wanted, slot.was) if entry]
+        return was or next((entry for entry in twins if "consumer" not in entry and slot.selected(entry) in described), None)
+
+    def with_entry(self, slot: Slot, entry: Config | None) -> bytes:
+        """The live configuration with this entry in the slot's place; None takes it away.
+
+        One that had to be varied is noted in the same request: whoever goes on must not take it for another one's work.
+        """
+        live, config = self.entry(slot), dict(self.config)
+        entries = [one for one in config.get("sources") or () if one is not live]
+        if entry and stands_for(entry, slot.spoken):
+            metadata = {OWNER: self.owner, **(config.get("metadata") or {})}
+            config["metadata"] = with_variations(metadata, [(slot.spoken, entry)])
+        return orjson.dumps({**config, "sources": [*entries, entry] if entry else entries})
+
+    def flows(self, entry: Config) -> bool:
+        """Whether every source like this entry has heard from its origin lately."""
+        info = self.info or {}
+        alive = [one for one in _source_infos(info) if place_of(one) == place_of(entry)]
+        return bool(alive) and all(0 <= one.get("active", -1) <= ACTIVE for one in alive)
+
+
+def _source_infos(info: Mapping[str, Any]) -> Iterator[Config]:
+    yield from info.get("sources") or ()
+    if info.get("mirror"):
+        yield info["mirror"]
+
+
+def place_of(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Where an entry copies from: entries of the same place are told apart by how they read."""
+    return entry.get("name", ""), (entry.get("external") or {}).get("api", "")
+
+
+def reads_through(entry: Mapping[str, Any], name: str) -> bool:
+    """Whether an entry reads through the durable of this name."""
+    return bool((entry.get("consumer") or {}).get("name") == name)
+
+
+def same_entry(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Whether two entries mean the same to the server."""
+    return normal_source(one or {}) == normal_source(other or {})
+
+
+def stands_for(entry: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    """Whether an entry is another one than it is said to be, though it is none that only keeps a place."""
+    return bool(said) and not detached(entry) and not same_entry(entry, said)
+
+
+def with_variations(metadata: Mapping[str, str], pairs: Iterable[tuple[Config, Config]]) -> dict[str, str]:
+    """A stream's metadata with a note of the entries that are not as they are said to be, but had to be varied."""
+    marker = read_marker(metadata)
+    rows = list(marker.residue)
+    for said, live in pairs:
+        known = next((row for row in rows if row.field == "sources" and row.live == normal_source(said)), None)
+        declared = known.declared if known else normal_source(said)
+        rows = [row for row in rows if row.field != "sources" or row.declared != declared]
+        if normal_source(live) != declared:
+            rows.append(Residue("sources", normal_source(live), declared))
+    kept = {name: text for name, text in metadata.items() if name != RESIDUE}
+    return kept | replace(marker, residue=tuple(rows)).to_metadata()
+
+
+def durable_key(entry: Mapping[str, Any], stream: Key) -> Key | None:
+    """The durable that an entry of this stream reads through, or that its placeholder stands for."""
+    name = detached(entry)
+    return durable_of({**entry, "consumer": {"name": name}} if name else entry, stream.domain)

@@ -1,0 +1,217 @@
+"""Taking a durable into use: it is paused from before the entry reads through it until its cursor is right.
+
+    made or noted, paused, journal `attach` ▸ the entry reads through it ▸ RESET ▸ journal `resume` ▸ resumed ▸ flows ▸ clear
+
+Invariant: it delivers nothing before it stands behind the last message that was copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from reconciler.model import units
+from reconciler.model.identity import Key
+from reconciler.model.normal import Config
+from reconciler.model.sourcing import copied_subjects, detached, placeholder
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
+from reconciler.procedures.drain import PATIENCE, let_go, pause_as_declared
+from reconciler.procedures.ground import ATTACH, DRAIN, FAR, RESUME, Ground, journal_of, means
+from reconciler.procedures.machine import Ask, Step
+from reconciler.procedures.requests import (
+    DeleteConsumer,
+    Message,
+    NextMessage,
+    PauseConsumer,
+    PurgeStream,
+    ResetConsumer,
+    UpdateConsumer,
+)
+from reconciler.procedures.slots import place_of, reads_through, same_entry
+
+RESTS = 10**9
+"""What was queued when an entry changed is stored after this much silence."""
+
+
+def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> Step:
+    """From an ephemeral entry: the durable waits, paused and journalled, while the entry still reads as before."""
+    found = ground.copied(live)
+    if isinstance(found, Ask):
+        return found
+    return enlist(ground, target, {"from": live, "least": max(found.seq, _told(ground, live))})
+
+
+def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> Step:
+    """A durable waits, paused and journalled, to be taken into use; it may be there already."""
+    afresh = replace(ground, memory=replace(ground.memory, copied=-1, purged=()))
+    if ground.view.consumer(target.key) is None:
+        return afresh.prepare(target, data)
+    return afresh.note(target.key, target.wire, ATTACH, data, f"note the procedure in {target.key.name}")
+
+
+def take(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> Step | None:
+    """Towards what is wanted today or, where that is something else by now, first to the end of what was begun."""
+    slot = ground.slot
+    if slot.durable and slot.durable.key == key and _may_change(seen, slot.durable, live, slot.wanted):
+        target, wanted = slot.durable, slot.wanted
+    elif live is not None and reads_through(live, key.name):
+        target, wanted = ConsumerTarget(key=key, config=encode(seen.config, None), level=0), live
+    else:
+        return _abandon(ground, seen, key, live)
+    if journal_of(seen) == RESUME:
+        return _resume(ground, seen, target, wanted)
+    return _attach(ground, seen, target, wanted)
+
+
+def _may_change(seen: ConsumerSeen, target: ConsumerTarget, live: Config | None, wanted: Config) -> bool:
+    """Whether it can still become what is wanted by now: what runs already has to be held still again before it changes."""
+    if journal_of(seen) != RESUME:
+        return True
+    return same_entry(live, wanted) and means(seen.config) == means(target.wire)
+
+
+def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> Step | None:
+    """It was prepared, and is not wanted any more."""
+    if live is not None and detached(live) == key.name:  # all that is known of its position is in its journal
+        as_it_is = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+        noted = ground.note(key, seen.config, DRAIN, {}, f"note that {key.name} is left")
+        return _positioned(ground, seen, as_it_is) or noted
+    if seen.data.get("made") or ground.slot.drop_old:
+        return ground.do(DeleteConsumer(key), f"delete {key.name}, which is not needed")
+    return ground.finished(let_go(key, seen))
+
+
+def _attach(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> Step:
+    if not seen.paused or seen.pause_until - seen.time < FAR // 2:
+        if ground.now - ground.memory.asked_at < PATIENCE:
+            return ground.wait("the pause takes effect")
+        until = units.format_time(ground.now + FAR)
+        return ground.do(PauseConsumer(target.key, until), f"pause {target.key.name}", asked_at=ground.now)
+    live = ground.view.entry(ground.slot)
+    if not same_entry(live, wanted):
+        return _switch(ground, seen, target, wanted, live)
+    noted = ground.note(target.key, target.wire, RESUME, {}, f"note that {target.key.name} stands where it shall")
+    return _positioned(ground, seen, target) or noted
+
+
+def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:
+    """The next step towards a paused durable that stands behind what was copied; None once it does."""
+    start = _start(ground, seen, target)
+    if not isinstance(start, int):
+        return start
+    reset = ResetConsumer(target.key, start)
+    if start and ground.memory.reset != reset:
+        return ground.do(reset, f"reset {target.key.name} to {start}", reset=reset)
+    left = _left_behind(ground, seen)
+    if not left:
+        return None
+    write = PurgeStream(ground.slot.origin, start, left[0])
+    return ground.do(write, f"purge what was copied before {start}", purged=(*ground.memory.purged, left[0]))
+
+
+def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config, live: Config | None) -> Step:
+    """The entry begins to read through the paused durable, unless the one that it leaves has moved on meanwhile."""
+    other = ground.slot.old
+    if live is not None and other and other != target.key and reads_through(live, other.name):
+        leaving = ground.view.consumer(other)
+        still = ground.drained(other, leaving) if leaving else None
+        if still is not None and not isinstance(still, int):
+            return still
+        if still is not None and seen.data.get("start") != still + 1:
+            data = {**seen.data, "start": still + 1}
+            return ground.note(target.key, seen.config, ATTACH, data, f"note that {target.key.name} begins at {still + 1}")
+    if means(seen.config) != means(target.wire):
+        if live is not None and reads_through(live, target.key.name):
+            return ground.update(placeholder(live), f"detach {ground.slot.origin}", final=True)
+        if seen.info.get("push_bound"):
+            return ground.wait("the stream lets go")
+        return ground.note(target.key, target.wire, ATTACH, seen.data, f"update {target.key.name}")
+    return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True)
+
+
+def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:
+    """Where it has to begin; 0 when it begins there by itself."""
+    start = seen.data.get("start")
+    if not isinstance(start, int):
+        rested = _rested(ground, seen)
+        if not isinstance(rested, int):
+            return rested
+        start = rested + 1
+    return _not_before_declared(ground, target.wire, start) if start else 0
+
+
+def _rested(ground: Ground, seen: ConsumerSeen) -> int | Step:
+    """The last sequence that was copied under the identity of before, once no more of it arrives."""
+    memory, before = ground.memory, seen.data.get("from")
+    found = ground.copied(before if isinstance(before, dict) else ground.slot.was)
+    if isinstance(found, Ask):
+        return found
+    if found.seq != memory.copied:
+        return ground.wait("what was on its way arrives", copied=found.seq, copied_since=ground.now)
+    if ground.now - memory.copied_since < RESTS:
+        return ground.wait("what was on its way arrives", over=memory.copied_since + RESTS)
+    return max(found.seq, int(seen.data.get("least") or 0))
+
+
+def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) -> int | Step:
+    """RESET refuses what lies before the declared start."""
+    if config.get("deliver_policy") == "by_start_sequence":
+        return max(start, int(config.get("opt_start_seq") or 1))
+    if config.get("deliver_policy") == "by_start_time":
+        search = NextMessage(ground.slot.origin, ">", start)
+        if search not in ground.view.facts:
+            return ground.ask(search)
+        found = ground.view.facts[search]
+        if isinstance(found, Message) and units.parse_time(found.time) < units.parse_time(config["opt_start_time"]):
+            return 0
+    return start
+
+
+def _left_behind(ground: Ground, seen: ConsumerSeen) -> tuple[str, ...]:
+    """On a workqueue: subjects of which the server's own durable may have copied messages without acknowledging them."""
+    before = seen.data.get("from")
+    if ground.slot.retention != "workqueue" or not isinstance(before, dict):
+        return ()
+    return tuple(one for one in (copied_subjects(before) or (">",)) if one not in ground.memory.purged)
+
+
+def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> Step:
+    key, now, memory = target.key, ground.now, ground.memory
+    step = pause_as_declared(key, seen, target.marker.pause_until)
+    if step:
+        if now - memory.asked_at < PATIENCE and memory.flowing_from:
+            return ground.wait(f"{key.name} resumes")
+        return ground.do(step.write, step.title, asked_at=now, flowing_from=now)
+    waiting = memory.flowing_from or now
+    bound = seen.info.get("push_bound") and ground.view.flows(wanted)
+    if not bound and not seen.paused and now - waiting < PATIENCE:
+        return ground.wait("messages flow again", flowing_from=waiting)
+    other = ground.slot.old
+    left = drop(ground, other) if other and other != key else None
+    return left or ground.do(UpdateConsumer(key, encode(target.wire, None)), f"clear the journal of {key.name}")
+
+
+def drop(ground: Ground, key: Key) -> Step | None:
+    """What nobody reads through any more goes, or is let go; None when that is so."""
+    seen = ground.view.consumer(key)
+    if seen is None:
+        return None
+    if ground.slot.drop_old:
+        return ground.do(DeleteConsumer(key), f"delete {key.name}")
+    return ground.finished(let_go(key, seen)) if journal_of(seen) else None
+
+
+def _told(ground: Ground, entry: Config) -> int:
+    """How far the server says that a source has come (2.15 on); 0 where it does not say, or several could be meant."""
+    sources = (ground.view.info or {}).get("sources") or ()
+    told = [one.get("seq", 0) for one in sources if place_of(one) == place_of(entry)]
+    return int(told[0]) if len(told) == 1 else 0
+
+
+def unknown_position(ground: Ground, live: Config) -> str:
+    """Why nobody can tell how far an entry has copied; empty when it can be told."""
+    found = ground.copied(live)
+    if isinstance(found, Ask) or found.seq or found.complete or _told(ground, live):
+        return ""
+    return f"{ground.view.stream} no longer holds what it copied last from {ground.slot.origin}: where to go on is unknown"

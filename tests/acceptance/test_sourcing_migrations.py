@@ -1,0 +1,89 @@
+"""Every change of how a stream copies another, made by a real daemon while messages flow: each id arrives exactly once.
+
+A short run beside one another; `python -m tools.prove_sourcing` is the long one, at full rate.
+RECONCILER_SEED makes a run repeatable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.clusters import Cluster
+from tests.support.running import ran
+from tests.support.servers import Server
+from tests.support.sourcing_rows import MIRRORS, lanes, one_retention_each, row
+from tests.support.sourcing_runs import FREELY, Batch, Outcome, batch_of, changed, run
+
+SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
+SECONDS = 4.0
+RATE = 500
+
+
+def assert_exact(outcomes: list[Outcome], found_to_do: list[str]) -> None:
+    """All of them; tells about each that is not."""
+    wrong = [str(outcome) for outcome in outcomes if not outcome.exact]
+    assert not wrong, f"seed {SEED}\n" + "\n".join(wrong)
+    assert not found_to_do, "\n".join(found_to_do)
+    assert all(outcome.verdict.published > SECONDS * RATE / 2 for outcome in outcomes), "else hardly anything was proven"
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+async def test_a_daemon_changes_how_a_stream_copies_and_every_message_arrives_once(any_server: Server, tmp_path: Path) -> None:
+    chosen = one_retention_each(random.Random(SEED))
+    async with batch_of(chosen, any_server.url, tmp_path / "batch") as batch:
+        assert_exact(await run(batch, seconds=SECONDS, rate=RATE), await batch.nothing_to_do())
+
+
+@pytest.mark.slow
+async def test_the_same_in_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    chosen = [row(name) for name in ("ephemeral to managed", "user to ephemeral", "managed renamed")]
+    async with batch_of(lanes(*chosen, replicas=3), cluster.url, tmp_path / "batch") as batch:
+        assert_exact(await run(batch, seconds=SECONDS, rate=RATE), await batch.nothing_to_do())
+
+
+async def test_a_mirror_is_left_as_it_is(server: Server, tmp_path: Path) -> None:
+    async with batch_of(lanes(*MIRRORS), server.url, tmp_path / "batch") as batch:
+        assert_exact(await run(batch, seconds=SECONDS, rate=RATE), await batch.nothing_to_do())
+
+
+@pytest.mark.slow
+async def test_apply_does_what_the_daemon_does(server: Server, tmp_path: Path) -> None:
+    chosen = [row(name) for name in ("ephemeral to managed", "managed to ephemeral", "user renamed")]
+    async with batch_of(lanes(*chosen), server.url, tmp_path / "batch") as batch:
+        await applied(batch, after=False)
+        await batch.flowing()
+        async with batch.loaded(RATE):
+            await asyncio.sleep(SECONDS / 4)
+            await applied(batch, after=True)
+            await asyncio.sleep(1)
+        assert_exact(await batch.judged(), await batch.nothing_to_do())
+
+
+async def applied(batch: Batch, *, after: bool) -> None:
+    """One apply of everything."""
+    batch.declare(after=after)
+    await ran(batch.cli, "apply", "-f", batch.manifests, *FREELY, "--yes")
+
+
+async def test_what_was_changed_back_meanwhile_ends_as_it_began(server: Server, tmp_path: Path) -> None:
+    chosen = [row(name) for name in ("ephemeral to managed", "managed renamed", "user to managed of the same name")]
+    async with batch_of(lanes(*chosen), server.url, tmp_path / "batch") as batch:
+        batch.declare(after=False)
+        async with batch.running() as running:
+            await batch.flowing()
+            async with batch.loaded(RATE):
+                await asyncio.sleep(SECONDS / 4)
+                await changed(batch, running)
+                await asyncio.sleep(0.5)
+                await changed(batch, running, after=False)
+                await batch.migrated(running)
+                await asyncio.sleep(1)
+            outcomes = await batch.judged()
+            await running.stop()
+        assert_exact(outcomes, await batch.nothing_to_do())

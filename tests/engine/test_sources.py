@@ -1,0 +1,258 @@
+"""What a daemon does about its sources, look by look, with the answers in the hands of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from reconciler.engine.assembly import make_state, tracked_ports
+from reconciler.engine.keeper import Running
+from reconciler.engine.procedures import Supervisor
+from reconciler.engine.sources import Sources
+from reconciler.engine.state import DaemonOptions, State
+from reconciler.errors import NoResponders
+from reconciler.model import units
+from reconciler.model.common import Intent
+from reconciler.model.identity import Key
+from reconciler.observe.board import Board, Process
+from reconciler.observe.controls import StatusQuery
+from reconciler.observe.metrics import Metrics
+from reconciler.plan.change import Rules
+from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo, Write
+from tests.support import build
+from tests.support.telling import Lines, Sink, telemetry_of
+
+A, S, C = Key("Stream", "A"), Key("Stream", "S"), Key("Consumer", "c", "S")
+SPEC = {"sources": [{"name": "S", "consumer": {"name": "c", "deliverSubject": "d"}}]}
+DURABLE = build.consumer("S", "c", {"ackPolicy": "flow_control", "deliverSubject": "d"})
+BOUND = {"push_bound": True}
+
+
+@dataclass
+class World:
+    """A server, the time, the lease, and what a keeper was given to do."""
+
+    state: State = field(init=False)
+    sources: Sources = field(init=False)
+    lines: Lines = field(default_factory=Lines)
+    seconds: float = 1000.0
+    active: int = 10**8
+    durable: dict[str, Any] | None = field(default_factory=lambda: dict(BOUND))
+    reads: list[Read] = field(default_factory=list)
+    begun: list[Running] = field(default_factory=list)
+    owned: set[Key] = field(default_factory=set)
+    asked: Callable[[Read], None] = lambda _: None
+    """Called with each read; may raise what a request raises."""
+
+    def __post_init__(self) -> None:
+        process = Process(pid=7, host="box", version="1", owner="default")
+        telemetry = telemetry_of(Metrics(), Sink(), self.lines)
+        self.state = make_state(DaemonOptions(), lambda _: Rules(), telemetry, Board(self.now, process))
+        self.state.keeper = self  # type: ignore[assignment]  # the part of a keeper that is used here
+        self.state.leading = self.state.trusted = self.state.passed = True
+        self.state.board.connection(True, "nats://box")
+        self.state.live = build.live()
+        self.declare(build.stream("A", SPEC), DURABLE)
+        self.sources = Sources(
+            self.state, replace(tracked_ports(self.state, self, self, self, lambda _: nullcontext()), clock=self)
+        )
+
+    def declare(self, *resources: Any) -> None:
+        """Other manifests."""
+        self.state.declared = build.desired(*resources)
+
+    def owns(self, key: Key) -> bool:
+        """As a keeper: whether a procedure works on it."""
+        return key in self.owned
+
+    def of(self, _: Key) -> Running | None:
+        """As a keeper: none has a name here."""
+        return None
+
+    def begin(self, running: Running, _: Supervisor) -> None:
+        """As a keeper: it never ends."""
+        self.begun.append(running)
+
+    def now(self) -> int:
+        """As a clock."""
+        return int(self.seconds * units.SECOND)
+
+    def monotonic(self) -> float:
+        """As a clock."""
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """As a clock."""
+        self.seconds += seconds
+
+    async def read(self, read: Read) -> Fact:
+        """As a server: what the test has made of it."""
+        self.reads.append(read)
+        self.asked(read)
+        if read == StreamInfo(A):
+            told = {"name": "S", "active": self.active, "lag": 0}
+            return build.stream_info(build.stream("A", SPEC).config) | {"sources": [told]}
+        if read == ConsumerInfo(C):
+            return build.consumer_info("S", DURABLE.config, **self.durable) if self.durable is not None else Absent()
+        assert read == StreamInfo(S)
+        return build.stream_info({"name": "S"})
+
+    async def snapshot(self, _: Any) -> Any:
+        """Never asked for."""
+        raise NotImplementedError
+
+    async def refresh(self, *_: Any) -> Any:
+        """Never asked for."""
+        raise NotImplementedError
+
+    async def write(self, _: Write, level: int = 0) -> dict[str, Any]:
+        """Never sent: what is begun ends in the hands of the keeper."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """The lease is held."""
+
+    async def looks(self, seconds: float) -> None:
+        """Looks every three seconds; a source that is not heard is silent for longer and longer."""
+        for _ in range(int(seconds / 3)):
+            self.seconds += 3
+            if self.active > 2 * units.SECOND:
+                self.active += 3 * units.SECOND
+            await self.sources.look()
+
+    def shown(self) -> Mapping[str, Any]:
+        """The source in the status."""
+        (source,) = self.state.board.document(StatusQuery())["sources"]
+        found: Mapping[str, Any] = source
+        return found
+
+    def told(self) -> list[str]:
+        """The log lines about sources."""
+        return [line["event"] for line in self.lines.kept if line["event"].startswith("source.")]
+
+    def detach(self) -> None:
+        """The server does not get through any more."""
+        self.durable, self.active = {}, 2 * units.SECOND + 1
+
+
+@pytest.fixture
+def world() -> World:
+    """One source that flows."""
+    return World()
+
+
+async def test_nothing_is_read_where_there_are_no_sources(world: World) -> None:
+    world.declare(build.stream("S"))
+    await world.looks(9)
+    assert not world.reads
+
+
+async def test_what_flows_costs_two_reads_a_look(world: World) -> None:
+    await world.looks(3)
+    world.reads.clear()
+    await world.looks(30)
+    assert len(world.reads) == 20
+    assert not world.told()
+    assert world.shown()["state"] == "Flowing"
+
+
+async def test_a_stall_is_told_once_and_so_is_its_end(world: World) -> None:
+    await world.looks(6)
+    world.durable, world.active = None, 2 * units.SECOND + 1
+    await world.looks(30)
+    assert world.told() == ["source.stalled"]
+    world.durable, world.active = dict(BOUND), 0
+    await world.looks(12)
+    assert world.told() == ["source.stalled", "source.recovered"]
+
+
+async def test_who_does_not_lead_shows_a_stall_and_tells_nobody(world: World) -> None:
+    world.state.leading = False
+    await world.looks(6)
+    world.detach()
+    await world.looks(30)
+    assert world.shown()["cause"] == "not-bound"
+    assert not world.told()
+    assert not world.begun
+
+
+async def test_it_is_kicked_three_times_and_then_given_up_until_it_flows(world: World) -> None:
+    await world.looks(6)
+    world.detach()
+    await world.looks(60)
+    assert [running.change.key for running in world.begun] == [A, A]
+    assert world.begun[0].keys == {A, C}
+    assert world.begun[0].change.machine is not None
+    assert world.begun[0].change.machine.name == "kick-source"
+    await world.looks(300)
+    assert len(world.begun) == 3
+    assert world.told() == ["source.stalled", *["source.kicked"] * 3, "source.given_up"]
+    assert world.shown()["state"] == "Stalled"
+    world.durable, world.active = dict(BOUND), 0
+    await world.looks(12)
+    world.detach()
+    await world.looks(15)
+    assert len(world.begun) == 4
+
+
+@pytest.mark.parametrize(
+    "why", ["not leading", "report", "busy", "owned", "suspended", "other entry", "somebody else's", "dry run"]
+)
+async def test_it_is_not_kicked(world: World, why: str) -> None:
+    state, other = world.state, {"sources": [{"name": "S", "consumer": {"name": "c", "deliverSubject": "other"}}]}
+    match why:
+        case "not leading":
+            state.leading = False
+        case "report":
+            state.options = replace(state.options, repair_drift=False)
+        case "dry run":
+            state.options = replace(state.options, dry_run=True)
+        case "busy":
+            state.busy = {C}
+        case "owned":
+            world.owned = {A}
+        case "suspended":
+            world.declare(build.stream("A", SPEC, Intent(suspend=True)), DURABLE)
+        case "other entry":
+            world.declare(build.stream("A", other), DURABLE)
+        case _:
+            world.declare(build.stream("A", SPEC))
+    await world.looks(6)
+    world.detach()
+    await world.looks(60)
+    assert not world.begun
+
+
+async def test_a_durable_that_is_not_there_is_looked_at_by_a_pass_and_not_kicked(world: World) -> None:
+    await world.looks(6)
+    world.durable, world.active = None, 2 * units.SECOND + 1
+    await world.looks(12)
+    work = await world.state.queue.take()
+    assert work.keys == {C}
+    assert world.shown()["cause"] == "consumer-missing"
+    assert not world.begun
+
+
+async def test_other_manifests_while_it_looks_make_the_look_worth_nothing(world: World) -> None:
+    world.asked = lambda _: world.declare(build.stream("A", SPEC), DURABLE)
+    await world.looks(3)
+    assert not world.state.board.document(StatusQuery())["sources"]
+
+
+async def test_silence_is_waiting_and_without_a_connection_nothing_is_known(world: World) -> None:
+    await world.looks(6)
+
+    def silent(asked: Read) -> None:
+        if asked != StreamInfo(A):
+            raise NoResponders(str(asked))
+
+    world.asked = silent
+    world.active = 2 * units.SECOND + 1
+    await world.looks(15)
+    assert (world.shown()["state"], world.shown()["cause"]) == ("Waiting", "domain")
+    world.state.board.connection(False, "")
+    assert (world.shown()["state"], world.shown()["cause"]) == ("Unknown", None)

@@ -1,0 +1,106 @@
+"""Changes of how a stream copies that do not go as planned: a step is refused, or the manifests say something else meanwhile.
+
+Before the point of no return a refusal leaves everything as it was; after it the next attempt finishes. And whatever the
+manifests said before: the end is as they say last, and each message arrives once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+
+import pytest
+
+from reconciler.model.desired import Desired
+from reconciler.model.normal import normal_consumer, normal_stream
+from tests.support.kept_worlds import KeptWorld, assert_exact, world_of
+from tests.support.procedure_driver import NO_CRASH
+from tests.support.source_keeper import Keeper, Killed, manifests
+from tests.support.source_world import SourceWorld
+from tests.support.sourcing_declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
+
+RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
+CHANGES = (
+    "ephemeral to managed",
+    "ephemeral to user",
+    "managed renamed",
+    "user renamed",
+    "managed to ephemeral",
+    "user to ephemeral",
+    "managed to user of the same name",
+    "managed, transformed",
+)
+
+
+def state_of(world: SourceWorld) -> tuple[object, object]:
+    """How everything is, with all markers."""
+    streams = {name: (normal_stream(one.config, name), one.config["metadata"]) for name, one in world.server.streams.items()}
+    consumers = {
+        key: (normal_consumer(one.config), one.config["metadata"], world.server.paused(one))
+        for key, one in world.server.consumers.items()
+        if "sourcing" not in one.config
+    }
+    return streams, consumers
+
+
+@RETENTION
+@pytest.mark.parametrize("obstinate", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_refusal_before_the_point_of_no_return_changes_nothing_and_after_it_the_next_attempt_finishes(
+    name: str, retention: str, *, obstinate: bool
+) -> None:
+    row = ROWS[name]
+    before, after = row.manifests(retention)
+    world = world_of(before, retention)
+    smooth = Keeper(copy.deepcopy(world))
+    smooth.bring(after)
+    for number, write in enumerate(smooth.writes):
+        keeper = Keeper(copy.deepcopy(world), refuse=number, obstinate=obstinate)
+        keeper.attempt(after)
+        assert keeper.refused, "else nothing was proven"
+        if not keeper.final:
+            assert keeper.ends
+            assert state_of(keeper.world) == state_of(world), f"{number}: {write}"
+        keeper.refuse, keeper.obstinate = -1, False
+        keeper.bring(after)
+        assert_exact(keeper, after, *filter(None, [row.kept]))
+
+
+THIRD = {
+    "managed": ((copier(managed("third")),), "third"),
+    "user": ((copier(own("third")), user("third")), "third"),
+    "ephemeral": ((copier(plain()),), ""),
+    "transformed": ((copier(managed(subjectTransforms=MOVED)),), "c"),
+}
+
+
+def ends_as_said_last(world: KeptWorld, said: Desired, last: Desired, *kept: str) -> None:
+    """The manifests change while the first change is under way: before each of its steps, and right after each of its writes."""
+    smooth = Keeper(copy.deepcopy(world))
+    smooth.bring(said)
+    for moment in smooth.moments():
+        keeper = Keeper(copy.deepcopy(world), crash=moment)
+        with contextlib.suppress(Killed):
+            keeper.attempt(said)
+        keeper.crash = NO_CRASH
+        keeper.bring(last)
+        assert_exact(keeper, last, *kept, where=f"{moment}")
+
+
+@RETENTION
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_changed_back_meanwhile_ends_as_it_began(name: str, retention: str) -> None:
+    row = ROWS[name]
+    before, after = row.manifests(retention)
+    kept = [durable for durable in ("c", "u") if any(f'"{durable}"' in str(one.wire) for one in row.before)]
+    ends_as_said_last(world_of(before, retention), after, before, *kept)
+
+
+@pytest.mark.slow
+@RETENTION
+@pytest.mark.parametrize("third", THIRD)
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_changed_to_a_third_thing_meanwhile_ends_as_that(name: str, third: str, retention: str) -> None:
+    before, after = ROWS[name].manifests(retention)
+    declared, kept = THIRD[third]
+    ends_as_said_last(world_of(before, retention), after, manifests(origin(retention), *declared), *filter(None, [kept]))

@@ -1,0 +1,204 @@
+"""Proves on real servers that no change of how a stream copies others loses or repeats a message; one line per migration.
+
+    python -m tools.prove_sourcing                      everything, some two hours
+    python -m tools.prove_sourcing rows kills           only these groups: rows, cluster, kills, restart, leaf, deaths
+    python -m tools.prove_sourcing rows --only renamed --retention interest --version 2.15.1
+
+| group | what happens to each row |
+|---|---|
+| rows | nothing: at full rate for `--seconds`, on each version |
+| cluster | the same on three servers |
+| kills | the daemon is killed at every write, its request lost or executed unheard |
+| restart | the server stops and starts in the middle |
+| leaf | sources of one name in two leaf domains; the link of one is cut for 20 s in the middle |
+| deaths | nothing is changed, and the server is killed 20 times |
+
+Invariant: a line says `ok` only when every id that the server confirmed is in the aggregate once, nothing is left in a source
+that keeps nothing, and afterwards three plans and a daemon that is started anew find nothing to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import random
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from tests.support.binaries import DEFAULT_VERSIONS
+from tests.support.clusters import Cluster
+from tests.support.leaves import hub_and_leaves
+from tests.support.proxy import Verdict
+from tests.support.servers import Server
+from tests.support.sourcing_kills import Stops, disturbed, killed_at, server_killed
+from tests.support.sourcing_load import RATE
+from tests.support.sourcing_rows import MIRRORS, RETENTIONS, ROWS, Lane, Row, lanes
+from tests.support.sourcing_runs import Batch, Outcome, Place, batch_of, run
+
+_SLOW = 500
+"""Messages a second where many rows run side by side, since what counts there is when something dies."""
+_MOST_STEPS = 14
+_SIDE_BY_SIDE = 17
+_AWAY = 20.0
+_DEATHS = 20
+_NEAR = 0.95
+"""How much of the rate that was asked for has to be reached, on a machine that is busy with it."""
+
+_DOMAINS = ("east", "west")
+_ON_LEAVES = 6
+
+Doing = Callable[[Batch, Server], Awaitable[list[Outcome]]]
+
+
+@dataclass
+class Proof:
+    """What was asked for, and what came of it."""
+
+    versions: list[str]
+    rows: list[Row]
+    retentions: tuple[str, ...]
+    seconds: float
+    rate: int
+    beside: int
+    steps: range
+    seed: int
+    failed: int = 0
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """On one server."""
+        return lanes(*self.rows, retentions=self.retentions)
+
+    async def undisturbed(self) -> None:
+        """The group `rows`."""
+        for version, some in self._packs(self.lanes, self.beside):
+            await self._on_a_server("rows", version, some, lambda batch, _: run(batch, seconds=self.seconds, rate=self.rate))
+
+    async def clustered(self) -> None:
+        """The group `cluster`."""
+        for version, some in self._packs([replace(lane, replicas=3) for lane in self._changing], 1):
+            with _scratch() as place, Cluster(place / "cluster", version=version) as cluster:
+                async with batch_of(some, cluster.url, place / "batch") as batch:
+                    await self._tell("cluster", version, batch, await run(batch, seconds=self.seconds, rate=self.rate))
+
+    async def killed(self) -> None:
+        """The group `kills`."""
+        for version, some in self._packs(self._changing, _SIDE_BY_SIDE):
+            for step, fate in itertools.product(self.steps, (Verdict.DROP, Verdict.MUTE)):
+                stops = Stops(dict.fromkeys(some, step), fate)
+                doing = partial(killed_at, stops=stops, rate=_SLOW)
+                await self._on_a_server(f"killed at write {step}, {fate.value}", version, some, doing)
+                if not stops.stopped:
+                    break
+
+    async def restarted(self) -> None:
+        """The group `restart`."""
+        for version, some in self._packs(self._changing, _SIDE_BY_SIDE):
+            doing: Doing = lambda batch, server: disturbed(batch, server.stop, server.start, away=1.0, rate=_SLOW)  # noqa: E731 - short
+            await self._on_a_server("restart", version, some, doing)
+
+    async def leaves(self) -> None:
+        """The group `leaf`."""
+        for version, some in self._packs([replace(lane, domains=_DOMAINS) for lane in self._changing], _ON_LEAVES):
+            for cut in (False, True):
+                with _scratch() as place:
+                    async with hub_and_leaves(place, *_DOMAINS, version=version) as hub:
+                        places = {name: Place(leaf.server.url, leaf.wire) for name, leaf in hub.leaves.items()}
+                        link = hub.leaves["east"].link
+                        async with batch_of(some, hub.server.url, place / "batch", **places) as batch:
+                            if cut:
+                                outcomes = await disturbed(batch, link.cut, link.mend, away=_AWAY, rate=_SLOW)
+                            else:
+                                outcomes = await run(batch, seconds=self.seconds, rate=_SLOW)
+                            await self._tell("leaf, cut" if cut else "leaf", version, batch, outcomes)
+
+    async def dying(self) -> None:
+        """The group `deaths`."""
+        lasting = [lane for lane in self._changing if "consumer" in lane.row.after.entry and lane.retention != "limits"]
+        for version, some in self._packs(lasting, _SIDE_BY_SIDE):
+            doing = partial(server_killed, dice=random.Random(self.seed), times=_DEATHS, rate=_SLOW)  # noqa: S311 - variety
+            await self._on_a_server("deaths", version, some, doing)
+
+    @property
+    def _changing(self) -> list[Lane]:
+        return [lane for lane in self.lanes if not lane.row.mirror]
+
+    def _packs(self, everything: list[Lane], size: int) -> Iterator[tuple[str, list[Lane]]]:
+        """So many at a time, on each version."""
+        for version, start in itertools.product(self.versions, range(0, len(everything), size)):
+            yield version, everything[start : start + size]
+
+    async def _on_a_server(self, what: str, version: str, some: list[Lane], doing: Doing) -> None:
+        with _scratch() as place, Server(place / "server", version=version) as server:
+            async with batch_of(some, server.url, place / "batch") as batch:
+                await self._tell(what, version, batch, await doing(batch, server))
+
+    async def _tell(self, what: str, version: str, batch: Batch, outcomes: list[Outcome]) -> None:
+        """A line for each, and one for whatever is still found to do."""
+        wanted = self.rate * _NEAR if what in ("rows", "cluster") else 0
+        for outcome in outcomes:
+            slow = outcome.rate < wanted
+            self.failed += slow or not outcome.exact
+            print(f"{version} {what}: {outcome}{' TOO SLOW to prove anything' if slow else ''}", flush=True)
+        for found in await batch.nothing_to_do():
+            self.failed += 1
+            print(f"{version} {what}: FAIL {found}", flush=True)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="reconciler-proof-") as place:
+        yield Path(place)
+
+
+async def prove(proof: Proof, groups: list[str]) -> int:
+    """Runs the groups; the number of lines that are not ok."""
+    everything = {
+        "rows": proof.undisturbed,
+        "cluster": proof.clustered,
+        "kills": proof.killed,
+        "restart": proof.restarted,
+        "leaf": proof.leaves,
+        "deaths": proof.dying,
+    }
+    for group in groups or everything:
+        await everything[group]()
+    return proof.failed
+
+
+def main() -> None:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tools.prove_sourcing")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="rows, cluster, kills, restart, leaf, deaths; all of them")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains it")
+    parser.add_argument("--retention", action="append", choices=RETENTIONS)
+    parser.add_argument("--version", action="append", help="of nats-server; repeats")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rate", type=int, default=RATE, help="messages a second of each row")
+    parser.add_argument("--beside", type=int, default=2, metavar="N", help="rows at a time at full rate")
+    parser.add_argument("--step", type=int, default=0, metavar="N", help="kill at this write alone")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    proof = Proof(
+        versions=given.version or list(DEFAULT_VERSIONS),
+        rows=[row for row in (*ROWS, *MIRRORS) if given.only in row.name],
+        retentions=tuple(given.retention or RETENTIONS),
+        seconds=given.seconds,
+        rate=given.rate,
+        beside=given.beside,
+        steps=range(given.step, given.step + 1) if given.step else range(1, _MOST_STEPS + 1),
+        seed=given.seed,
+    )
+    failed = asyncio.run(prove(proof, given.groups))
+    print(f"{failed} not ok" if failed else "all ok", flush=True)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
