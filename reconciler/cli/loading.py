@@ -10,12 +10,16 @@ from reconciler.errors import UsageError
 from reconciler.manifests.loader import Loaded, Loader
 from reconciler.manifests.source import STDIN
 
+_UP_TO_THE_SERVER = frozenset({"ephemeral-source"})
+"""Warned of where no server is known (`validate`); a plan knows the server, and refuses what is dangerous there."""
+
 
 def load(session: Session, source: SourceFlags) -> Loaded:
     """Everything that is declared, its warnings told; raises InvalidInput with all problems."""
     loaded = read(session, source)
     for warning in loaded.warnings:
-        session.terminal.warn(str(warning))
+        if warning.code not in _UP_TO_THE_SERVER:
+            session.terminal.warn(str(warning))
     return loaded
 
 

@@ -16,7 +16,7 @@ import orjson
 from reconciler.cli.confirm import confirm
 from reconciler.cli.connecting import connected
 from reconciler.cli.session import Session
-from reconciler.errors import AccessDenied, Refused
+from reconciler.errors import AccessDenied, LeaseHeld, Refused
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.lease import Holder, KvLease
 from reconciler.jetstream.reader import JetStreamReader
@@ -77,15 +77,18 @@ class Operator:
         if manner.ask and not await confirm(self._session, f"Move {self.key}?"):
             return Done(found, decision, declined=True)
         lease = KvLease(self._apis(""), self.owner, Holder(source=f"a person's command to {self.key}"))
-        async with lease.take():
-            found = await self._look(command)
-            again = _judged(command, found)
-            if again.gist != decision.gist:
-                self._tell_of_changes(again, manner)
-            if again.write is None:
-                return Done(found, again)
-            lease.check()
-            answer = await self._write(again.write)
+        try:
+            async with lease.take():
+                found = await self._look(command)
+                again = _judged(command, found)
+                if again.gist != decision.gist:
+                    self._tell_of_changes(again, manner)
+                if again.write is None:
+                    return Done(found, again)
+                lease.check()
+                answer = await self._write(again.write)
+        except LeaseHeld as held:  # what would come of it was told, and must not be taken for done
+            raise LeaseHeld((*held.reasons, f"{self.key} was not changed: stop that process first")) from None
         return Done(found, again, answer, await self._info())
 
     async def _look(self, command: Command) -> Operated:

@@ -6,7 +6,10 @@ Invariant: only text, only once; logs go their own way.
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 import time
+from pathlib import Path
 
 from rich.text import Text
 
@@ -27,12 +30,16 @@ async def welcome(terminal: Terminal, controls: Controls, nats: str, http: str) 
 
 
 def _further(nats: str, http: str) -> list[str]:
+    here = Path(sys.executable).parent
+    path = [] if shutil.which("reconciler") else [f'  export PATH="{here}:$PATH"']
     return [
         "",
         "Ready: what differs is repaired from now on. In another terminal:",
         "",
+        *path,
         f"  export NATS_URL={nats}",
         f"  reconciler status --daemon {http}    # or {http}/status",
+        f"  reconciler graph --daemon {http}",
         f"  curl {http}/metrics",
         "",
         "Ctrl-C ends it.",

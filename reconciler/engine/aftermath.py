@@ -19,6 +19,7 @@ from reconciler.errors import LeaseLost, NotSent, Refused
 from reconciler.model.identity import Key
 from reconciler.model.live import EVERY_STREAM
 from reconciler.plan.change import Action, Cause, Change
+from reconciler.procedures.kick_source import KickSource
 
 _LONGEST = 5.0
 """Seconds until everything is looked at again after a look that failed, however often it did."""
@@ -107,8 +108,8 @@ class Aftermath:
             declared = state.resource(change.key.live_key)
             state.aborted[change.key.live_key] = declared.digest if declared else ""
             state.board.aborted(change.key)
-        elif outcome.result is not Result.UNFINISHED:
-            self._ended(outcome)
+        elif outcome.result is not Result.UNFINISHED and not isinstance(change.machine, KickSource):
+            self._ended(outcome)  # a kick was never planned: what is open stays open
         state.queue.add(running.keys, _GATHER if outcome.result is Result.APPLIED else 0.0)
         self._wake()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Pro
 from reconciler.procedures.requests import Fact, Read, Write
 
 _NANOSECONDS = 10**9
+_LONG = 5.0
+"""Seconds after which it is told what is waited for."""
 
 
 class Halt:
@@ -70,6 +73,8 @@ class _Run:
         self._backoff = Backoff(ports.clock.monotonic)
         self._ahead = 0
         """How far the server's clock is ahead of ours, in nanoseconds."""
+        self._told_at = 0.0
+        """When it is, or was, told what is being waited for; 0: nothing is."""
         self._facts: dict[Read, Fact] = {}
         self._memory: Any = None
         self._refusal = ""
@@ -103,12 +108,13 @@ class _Run:
                 self._facts, self._memory = dict(zip(reads, answers, strict=True)), memory
             case Do(write, title, memory, final):
                 self._ports.observer.stepped(self._machine.key, title)
-                self._facts = {}
+                self._facts, self._told_at = {}, 0.0
                 self._halt.abortable = self._halt.abortable and not final
                 await self._send(write)
                 self._memory = memory
                 self._backoff.forget(self._machine.key)
-            case Wait(until, _, memory):
+            case Wait(until, what, memory):
+                self._tell_of_waiting(what)
                 self._facts, self._memory = {}, memory
                 await self._sleep((until - self._now()) / _NANOSECONDS)
             case Done(notes):
@@ -116,6 +122,14 @@ class _Run:
             case Abort(code, message):
                 return End(Result.FAILED, f"{code}: {message}")
         return None
+
+    def _tell_of_waiting(self, what: str) -> None:
+        """What a step has been waited for so long that somebody may wonder; once."""
+        now = self._ports.clock.monotonic()
+        self._told_at = self._told_at or now + _LONG
+        if now > self._told_at:
+            self._ports.observer.stepped(self._machine.key, f"waiting: {what}")
+            self._told_at = math.inf
 
     async def _trouble(self, step: Step, error: NatsError) -> End | None:
         """A request failed: let the machine take back what it can, or forget everything and look again, as after a crash."""

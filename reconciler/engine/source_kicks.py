@@ -52,13 +52,13 @@ class Kicks:
         if health is None or health.state is SourceState.FLOWING:
             self._tried.pop(source.name, None)
             return
-        declared = state.resource(source.entrance.aggregate)
-        if declared is None or not self._may(source, declared):
+        declared, durable = state.resource(source.entrance.aggregate), source.entrance.durable
+        if declared is None or durable is None or not self._may(source, declared, durable):
             return
         tried, stalled = self._tried.get(source.name, 0), (at - health.stalled_since) / SECOND
         if tried < len(AFTER) and stalled >= AFTER[tried]:
             self._tried[source.name] = tried + 1
-            self._kick(source, declared, tried + 1)
+            self._kick(source, declared, durable, tried + 1)
         elif tried == len(AFTER) and stalled >= AFTER[-1] + _GIVEN_UP_AFTER:
             self._tried[source.name] = tried + 1
             state.telemetry.sources.given_up(declared.key, source.entrance, len(AFTER))
@@ -67,7 +67,7 @@ class Kicks:
         """Only these are there."""
         self._tried = {name: tried for name, tried in self._tried.items() if name in known}
 
-    def _may(self, source: Source, declared: Declared) -> bool:
+    def _may(self, source: Source, declared: Declared, durable: Key) -> bool:
         state, entrance, health = self._state, source.entrance, source.history.health
         if health is None or health.state is not SourceState.STALLED or health.cause not in _HELPS:
             return False
@@ -75,19 +75,18 @@ class Kicks:
             return False
         if declared.intent.suspend or declared.key in state.suspended or not _as_declared(source, declared):
             return False
-        keys = [entrance.aggregate, *([entrance.durable] if entrance.durable else ())]
+        keys = (entrance.aggregate, durable)
         return state.busy.isdisjoint(keys) and not any(map(state.keeper.owns, keys))
 
-    def _kick(self, source: Source, declared: Declared, number: int) -> None:
+    def _kick(self, source: Source, declared: Declared, durable: Key, number: int) -> None:
         state, entrance = self._state, source.entrance
-        assert entrance.durable  # noqa: S101 - only managed and user-managed entries come here
         try:
             rules = state.rules
         except Refused:
             return
         desired = state.desired
         state.telemetry.sources.kicked(declared.key, entrance, number, len(AFTER))
-        machine = KickSource(declared.key, orjson.dumps(entrance.entry), entrance.durable)
+        machine = KickSource(declared.key, orjson.dumps(entrance.entry), durable)
         change = Change(key=declared.key, action=Action.PROCEDURE, cause=Cause.DRIFT, machine=machine, touches=machine.touches)
         ports = replace(self._ports, lease=Wanted(Term(self._ports.lease, state), state, desired))
         scene = Scene(desired, state.seen, rules, state.recollection.memory)

@@ -18,12 +18,13 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
 from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, judge
 from reconciler.model.source_look import UNASKED, Answer, Entrance, Look, Position, entrances
-from reconciler.model.source_moves import Incident, wants_origin
+from reconciler.model.source_moves import Incident, leap, wants_origin
 from reconciler.model.source_symptoms import found
 from reconciler.model.sourcing import identity_of
-from reconciler.procedures.requests import Absent, ConsumerInfo, Read, StreamInfo
+from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, LastCopied, Read, StreamInfo
 
-SIDE_BY_SIDE = 16
+SIDE_BY_SIDE = 64
+"""Small requests; and a domain at the end of a dead line keeps as many for as long as `ANSWER_SECONDS`."""
 ANSWER_SECONDS = 2.0
 """A domain that does not answer within that time is not there for now."""
 
@@ -84,10 +85,23 @@ class Looks:
         )
         position = Position.of(durable.info) if durable.info else None
         odd = found(look, known.history.stuck_since, 0) is not None
-        if entrance.origin and stream.info and (odd or wants_origin(known.history.trail, position)):
+        answers = stream.info and not durable.silence  # who is silent about the one is so about the other
+        if entrance.origin and answers and (odd or wants_origin(known.history.trail, position)):
             look = replace(look, origin=await self._answer(StreamInfo(entrance.origin)))
+        if start := leap(known.history.trail, look):
+            look = replace(look, stored_below=await self._stored_below(entrance, start))
         history, incidents = judge(look, known.history, self.patience)
         return Source(entrance, history, incidents, durable.gone)
+
+    async def _stored_below(self, entrance: Entrance, below: int) -> int | None:
+        """The last origin sequence before `below` that the stream has stored; None where that cannot be told."""
+        identity = "" if entrance.mirror else identity_of(entrance.entry)
+        try:
+            async with self._room, asyncio.timeout(ANSWER_SECONDS):
+                copied = await self.reader.read(LastCopied(entrance.aggregate, identity, below))
+        except (TimeoutError, NatsError):
+            return None
+        return copied.seq if isinstance(copied, Copied) and (copied.seq or copied.complete) else None
 
     def _owner(self, entrance: Entrance, durable: Answer) -> str:
         """What works on it: a procedure of this process, or of another one that left its journal there."""

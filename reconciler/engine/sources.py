@@ -20,8 +20,9 @@ from reconciler.engine.source_kicks import Kicks
 from reconciler.engine.source_looks import Looks, Source
 from reconciler.engine.state import State
 from reconciler.model.identity import Key
-from reconciler.model.source_health import HELD_UP, SourceHealth
+from reconciler.model.source_health import HELD_UP, SourceHealth, SourceState
 from reconciler.model.source_symptoms import StallCause
+from reconciler.procedures.kick_source import KickSource
 from reconciler.render.sources import source_row
 
 INTERVAL = 3.0
@@ -44,7 +45,9 @@ class Sources:
         """Looks again and again, for ever."""
         while True:
             began = self._clock.monotonic()
-            if self._state.board.connected and self._state.passed:
+            if not self._state.board.connected:
+                self._unseen()
+            elif self._state.passed:
                 await self._looked()
             await self._clock.sleep(max(INTERVAL / 2, INTERVAL - (self._clock.monotonic() - began)))
 
@@ -53,6 +56,12 @@ class Sources:
             await self.look()
         except Exception:
             log.exception("sources.crashed")
+            self._unseen()
+            self._state.board.sources_unseen("the last look crashed; the log says more")
+
+    def _unseen(self) -> None:
+        """Nobody knows how they fare."""
+        self._state.telemetry.sources.seen([SourceHealth(state=SourceState.UNKNOWN)] * len(self._known))
 
     async def look(self) -> None:
         """One look at everything."""
@@ -72,8 +81,10 @@ class Sources:
         )
 
     def _procedure_of(self, key: Key) -> str:
+        """What holds a source on purpose; a kick does not: it belongs to the stall that it is to end."""
         running = self._state.keeper.of(key)
-        return running.change.machine.name if running is not None and running.change.machine is not None else ""
+        machine = running.change.machine if running is not None else None
+        return machine.name if machine is not None and not isinstance(machine, KickSource) else ""
 
     def _follow(self, before: Source | None, source: Source) -> None:
         """What follows from one look at one entry."""
@@ -103,8 +114,8 @@ class Sources:
         news, entrance = self._state.telemetry.sources, source.entrance
         for incident in source.incidents:
             news.happened(key, entrance, incident)
-        was_held_up = before is not None and before.state in HELD_UP
-        if health.state in HELD_UP and not (was_held_up and before is not None and before.cause is health.cause):
+        stalled = before if before is not None and before.stalled_since else None
+        if health.state in HELD_UP and not (stalled and stalled.cause is health.cause):
             news.stalled(key, entrance, health)
-        elif was_held_up and before is not None and health.state not in HELD_UP:
-            news.recovered(key, entrance, before, health)
+        elif stalled and not health.stalled_since:
+            news.recovered(key, entrance, stalled, health)

@@ -34,6 +34,8 @@ _LITTLE = 1024
 _SOURCE = re.compile(rb"\r\nNats-Stream-Source: *([^\r\n]*)")
 _LEGACY = b"$JS.ACK."
 _PARTS = 4
+_NEAR = 8
+"""Messages looked at around a place that is only tried, and four times as many further on."""
 _REMEMBERED = 256
 """Streams whose scans are remembered."""
 
@@ -68,6 +70,8 @@ class Copies:
         """The last origin sequence stored under an identity; raises ApiError when the stream is not there."""
         info = await api.stream_info(stream.stream_name)
         state, told = info["state"], _told(info, identity)
+        if info["config"].get("mirror"):  # it has the sequences of its origin, and no such header
+            return Copied(state["last_seq"], state["last_ts"] if state["last_seq"] else "")
         scan = self._scan(stream, info["created"], identity, state["last_seq"])
         await _Walk(api, stream.stream_name, identity, state).extend(scan, _LITTLE if told else 0)
         complete = state["first_seq"] <= 1 and not state.get("num_deleted")
@@ -82,6 +86,28 @@ class Copies:
         if len(self._streams) > _REMEMBERED:
             del self._streams[next(iter(self._streams))]
         return known.by_identity.setdefault(identity, _Scan(last + 1, last))
+
+
+async def last_below(api: JetStreamApi, stream: Key, identity: str, below: int) -> Copied:
+    """The last origin sequence before `below` that is stored under an identity; not `complete` and 0 where nobody can tell.
+
+    The copies under one identity are in the order of their origin, so that few of them have to be looked at. In a mirror, which
+    has no identity, they keep their sequence.
+    """
+    info = await api.stream_info(stream.stream_name)
+    state = info["state"]
+    walk, found = _Walk(api, stream.stream_name, identity, state), 0
+    low, high = state["first_seq"] - 1, state["last_seq"]
+    while low < high:
+        middle = (low + high + 1) // 2
+        near = await walk.near(middle, low + 1)
+        if near is None:
+            return Copied(0, complete=False)
+        if near >= below:
+            high = middle - 1
+        else:
+            low, found = middle, near or found
+    return Copied(found, complete=state["first_seq"] <= 1 and not state.get("num_deleted"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +133,18 @@ class _Walk:
         while not scan.seq and scan.low > end:
             scan.seq, time, scan.low = await self._batch(scan.low - 1, end)
             scan.time = time or scan.time
+
+    async def near(self, top: int, bottom: int) -> int | None:
+        """The origin's sequence of the last match from `top` down; 0: there is none, None: none within a few."""
+        span, given_up = _NEAR, top - _LITTLE
+        while top >= bottom:
+            if top <= given_up:
+                return None
+            seq, _, low = await self._batch(top, max(bottom, top - span + 1))
+            if seq:
+                return seq
+            top, span = low - 1, span * 4
+        return 0
 
     async def _batch(self, top: int, bottom: int) -> tuple[int, str, int]:
         """Looks at some messages from `top` down.
@@ -152,6 +190,8 @@ class _Walk:
 
     def _origin_seq(self, message: dict[str, Any]) -> int:
         """The origin's sequence of a copy made under the identity; 0 for every other message."""
+        if not self.identity:
+            return int(message["seq"])
         header = _SOURCE.search(base64.b64decode(message.get("hdrs", "")))
         if header is None or header[1].startswith(_LEGACY):
             return 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.errors import ApiError
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.copied import Copies
+from reconciler.jetstream.copied import Copies, last_below
 from reconciler.jetstream.domains import ApiOf
 from reconciler.jetstream.refresh import refresh
 from reconciler.jetstream.snapshot import snapshot
@@ -57,8 +57,9 @@ class JetStreamReader:
             case NextMessage(stream, subject, seq):
                 found = await self._api_of(stream.domain).next_message(stream.stream_name, subject, seq)
                 return Message(*found) if found else Absent()
-            case LastCopied(stream, identity):
-                return await self._copies.last(self._api_of(stream.domain), stream, identity)
+            case LastCopied(stream, identity, below):
+                api = self._api_of(stream.domain)
+                return await (last_below(api, stream, identity, below) if below else self._copies.last(api, stream, identity))
 
 
 async def _stream_info(api: JetStreamApi, name: str, subjects: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from reconciler.model.buckets import (
     object_store_options,
 )
 from reconciler.model.common import RESERVED_METADATA
+from reconciler.model.flow import with_domains
 from reconciler.model.identity import API_VERSION, Key, Location
 from reconciler.model.live import EVERY_STREAM, Live, LiveConsumer, LiveStream
 from reconciler.model.marker import Marker
@@ -81,7 +82,7 @@ def export(live: Live, stream: str | None = None, fmt: Format = "yaml") -> Expor
         if stream in (None, key.name) or key.name == EVERY_STREAM:
             writer.note(key, f"not exported, or not completely: {reason}")
     if fmt == "yaml":
-        return Exported(tuple(writer.documents), tuple(writer.notes))
+        return Exported(tuple(map(with_domains, writer.documents)), tuple(writer.notes))
     taken: set[str] = set()
     return Exported(tuple(to_nack(document, writer.notes, taken) for document in writer.documents), tuple(writer.notes))
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import Problem
 from reconciler.manifests.document import Document, join_path
-from reconciler.manifests.suggest import quoted, suggest
+from reconciler.manifests.suggest import quoted, suggest, suggest_field
 from reconciler.manifests.yaml import locate
 from reconciler.model.identity import Location
 
@@ -88,7 +88,7 @@ def _explained(fault: Any, model: type[BaseModel], steps: Path, path: Path) -> F
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     if kind == "extra_forbidden":
         name = str(steps[-1])
-        return Finding(path, "unknown-field", f"unknown field {quoted(name)}{suggest(name, fields_at(model, steps[:-1]))}")
+        return Finding(path, "unknown-field", f"unknown field {quoted(name)}{suggest_field(name, fields_at(model, steps[:-1]))}")
     if kind == "missing":
         return Finding(path, "missing-field", f"{steps[-1]} is required")
     if kind == "literal_error":

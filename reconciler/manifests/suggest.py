@@ -10,11 +10,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _LONGEST = 80
+_FEW = 4
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` when one of the known words is close, else nothing."""
     return _suggested(word, tuple(known)) if word and len(word) <= _LONGEST else ""
+
+
+def suggest_field(name: str, known: Iterable[str]) -> str:
+    """The same for a field, or all there are, when they are few."""
+    fields = tuple(known)
+    few = f"; there is {', '.join(fields)}" if 0 < len(fields) <= _FEW else ""
+    return suggest(name, fields) or few
 
 
 @lru_cache(maxsize=256)  # the same mistake tends to be made in many documents

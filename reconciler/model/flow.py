@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.model.identity import Key
+from reconciler.model.identity import Key, valid_name
 
 Config = Mapping[str, Any]
 
@@ -42,6 +42,23 @@ def imported(entry: Config) -> bool:
     """Whether an entry reads through an account's import, behind which names mean nothing here."""
     api: str = (entry.get("external") or {}).get("api", "")
     return bool(api) and not (api.startswith("$JS.") and api.endswith(".API"))
+
+
+def with_domains(value: Any) -> Any:  # noqa: ANN401 - plain YAML values
+    """A value of a manifest, with the domain for the API prefix that it is short for, however deep."""
+    if isinstance(value, list | tuple):
+        return [with_domains(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _with_domain(item) if name == "external" else with_domains(item) for name, item in value.items()}
+
+
+def _with_domain(external: Any) -> Any:  # noqa: ANN401 - plain YAML values
+    api = external.get("api") if isinstance(external, Mapping) else None
+    domain = api.removeprefix("$JS.").removesuffix(".API") if isinstance(api, str) else ""
+    if api != f"$JS.{domain}.API" or not valid_name(domain):
+        return external
+    return {"domain": domain, **{name: item for name, item in external.items() if name != "api"}}
 
 
 def origins(config: Config, domain: str) -> list[Key]:

@@ -55,7 +55,7 @@ class SourceHealth:
     since: int = 0
     """When it came to be in this state, in nanoseconds since the epoch."""
     stalled_since: int = 0
-    """When what holds it up began; 0: nothing does."""
+    """When what holds it up began, as far as was seen last; 0: nothing does."""
     copied: int | None = None
     """The last sequence of the origin that is stored, as far as anybody can tell."""
     pending: int | None = None
@@ -75,7 +75,7 @@ class History:
     odd_since: int = 0
     good_since: int = 0
     stuck_since: int = 0
-    """Since when acknowledgements are missing, and none arrives."""
+    """Since when acknowledgements are due, and none arrives."""
     trail: Trail = field(default_factory=Trail)
 
 
@@ -90,8 +90,9 @@ def judge(look: Look, before: History, patience: int = PATIENCE) -> tuple[Histor
     plain = _plain(look)
     if plain is not None:
         health = replace(shown, state=plain[0], message=plain[1], pause=plain[2])
-        odd = before.odd_since if health.state is SourceState.UNKNOWN else 0
-        return replace(after, health=_dated(health, before, look.at), odd_since=odd, good_since=0), incidents
+        if health.state is SourceState.UNKNOWN:
+            return _unseen(after, health, look.at), incidents
+        return replace(after, health=_dated(health, before, look.at), odd_since=0, good_since=0), incidents
     symptom = found(look, after.stuck_since, after.trail.skips_to)
     if symptom is None:
         return _good(after, shown, look), incidents
@@ -102,6 +103,14 @@ def _state_of(symptom: Symptom) -> SourceState:
     if symptom.cause is StallCause.DOMAIN:
         return SourceState.WAITING
     return SourceState.ERROR if symptom.cause is StallCause.SERVER_ERROR else SourceState.STALLED
+
+
+def _unseen(history: History, shown: SourceHealth, at: int) -> History:
+    """Nothing is known just now: what held it up may still do so, and is not over because nobody could see it."""
+    before = history.health
+    if before is not None:
+        shown = replace(shown, cause=before.cause, stalled_since=before.stalled_since, error=before.error)
+    return replace(history, health=_dated(shown, history, at), good_since=0)
 
 
 def _good(history: History, shown: SourceHealth, look: Look) -> History:
@@ -119,15 +128,14 @@ def _odd(history: History, shown: SourceHealth, symptom: Symptom, look: Look, pa
     """Something is odd: that is a stall once it has lasted."""
     since = min(history.odd_since or symptom.since, symptom.since)
     before = history.health
-    held_up = before is not None and before.state in HELD_UP
-    if not (held_up or symptom.certain or look.at - since >= patience):
+    stalled_since = before.stalled_since if before is not None else 0
+    if not (stalled_since or symptom.certain or look.at - since >= patience):
         state = SourceState.UNKNOWN if before is None else before.state
         message = f"begins: {symptom.message}" if state is SourceState.UNKNOWN else ""
         health = replace(shown, state=state, message=message)
     else:
-        stalled = before.stalled_since if before is not None and held_up else since
         health = replace(shown, state=_state_of(symptom), cause=symptom.cause, message=symptom.message, error=symptom.error)
-        health = replace(health, stalled_since=stalled)
+        health = replace(health, stalled_since=stalled_since or since)
     return replace(history, health=_dated(health, history, look.at), odd_since=since, good_since=0)
 
 
@@ -170,10 +178,18 @@ def _whom(pause: Pause) -> str:
 
 
 def _stuck_since(look: Look, before: History) -> int:
-    """Since when the ack floor stands still below what was delivered."""
+    """Since when an acknowledgement is due: neither the ack floor moves nor what was delivered above it.
+
+    While messages come without a quiet second, only every thousandth or so is answered, however slowly they come; without any
+    answer the server delivers no more than it may leave unacknowledged.
+    """
     durable, then = look.durable.info, before.trail.position
     now = Position.of(durable) if durable else None
     if now is None or pause_of(durable or {}) or not now.unacknowledged or now.floor >= now.reached:
         return 0
-    same = then is not None and then.created == now.created and (then.floor, then.counted) == (now.floor, now.counted)
+    same = then is not None and _stand(then) == _stand(now)
     return (before.stuck_since or look.at) if same else look.at
+
+
+def _stand(position: Position) -> tuple[str, int, int, int, int]:
+    return position.created, position.delivered, position.reached, position.counted, position.floor

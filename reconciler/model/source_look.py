@@ -91,6 +91,8 @@ class Look:
     durable: Answer = UNASKED
     origin: Answer = UNASKED
     """Asked after the durable, so that it is not behind it."""
+    stored_below: int | None = None
+    """The last origin sequence stored before the place where the durable goes on; None: not asked, or nobody can tell."""
     procedure: str = ""
     """What owns one of the two just now."""
     level: int = 0
@@ -98,18 +100,12 @@ class Look:
 
     @property
     def told(self) -> Json | None:
-        """How the server says that the entry fares; None when it does not.
-
-        Two entries that differ by nothing but their durable look the same here: then it is the one that was heard last.
-        """
+        """How the server says that the entry fares; None when it does not."""
         info = self.stream.info or {}
-        entrance = self.entrance
-        if entrance.mirror:
+        if self.entrance.mirror:
             mirror: Json | None = info.get("mirror")
             return mirror
-        wanted = _told(entrance.entry)
-        alike = [one for one in info.get("sources") or () if _told(one) == wanted]
-        return min(alike, key=lambda one: (one["active"] < 0, one["active"]), default=None)
+        return told_of(info, self.entrance.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +163,16 @@ def pause_of(durable: Json) -> Pause | None:
     if marker.journal is not None:
         return Pause(marker.journal.name, until)
     return Pause("manifest" if until and marker.pause_until == until else "person", until)
+
+
+def told_of(stream: Json, entry: Entry) -> Json | None:
+    """How the INFO of a stream says that a source fares; None when it does not.
+
+    Two entries that differ by nothing but their durable look the same here: then it is the one that was heard last.
+    """
+    wanted = _told(entry)
+    alike = [one for one in stream.get("sources") or () if _told(one) == wanted]
+    return min(alike, key=lambda one: (one["active"] < 0, one["active"]), default=None)
 
 
 def _told(entry: Json) -> Json:

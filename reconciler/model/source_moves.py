@@ -1,9 +1,10 @@
 """What happened to a source between two looks: moved by hand, emptied and made anew, or messages lost while nobody read.
 
-A server itself resets a durable to its ack floor whenever it attaches an entry, so a count that begins again says nothing. What
-says something is the place where it begins: below the floor that was seen, or beyond what had been delivered.
+A server itself resets a durable to its ack floor whenever it attaches an entry, and one that is killed may have forgotten some of
+what was acknowledged; so a count that begins again says nothing, nor does where it begins. What says something is what the
+stream has stored: of a durable that goes on beyond all that was seen delivered, whether it holds what lies in between.
 
-Invariant: pure; nothing is told that could as well be the server's own doing.
+Invariant: pure; nobody is said to have done what the server itself may have done.
 """
 
 from __future__ import annotations
@@ -90,6 +91,14 @@ def _recreated(look: Look, made: str, skips_to: int) -> Incident:
     return Incident("recreated", f"{message}; this server skips what it has up to {skips_to:,}", 1, skips_to)
 
 
+def leap(trail: Trail, look: Look) -> int:
+    """Where the durable goes on, beyond all that was seen delivered: what is stored of the messages before must be asked."""
+    before, now = trail.position, Position.of(look.durable.info) if look.durable.info else None
+    if before is None or now is None or look.procedure or not _begun_again(before, now) or now.began < before.floor:
+        return 0
+    return _start(now) if _exact(look, now) and _start(now) - 1 > before.reached else 0
+
+
 def _incident(trail: Trail, look: Look, now: Position) -> Incident | None:
     if trail.made and now.created != trail.made:
         return _lost(trail, look, now)
@@ -98,13 +107,16 @@ def _incident(trail: Trail, look: Look, now: Position) -> Incident | None:
         return None
     name, start = look.entrance.durable, _start(now)
     if now.began < before.floor:
-        message = f"{name} was set back to {start:,} by hand: no duplicates, what is stored already is left out"
+        why = "somebody reset it, or its server was killed"
+        message = f"{name} was set back to {start:,} ({why}): no duplicates, what is stored already is left out"
         return Incident("reset", message, start, before.floor)
-    if _exact(look, now) and start - 1 > before.reached:
-        first, last = before.reached + 1, start - 1
-        message = f"{name} was moved on to {start:,} by hand: {first:,} to {last:,} were skipped"
-        return Incident("reset", message, first, last)
-    return None
+    if not leap(trail, look) or look.stored_below is None:
+        return None
+    first, last = max(before.reached, look.stored_below) + 1, start - 1
+    if last < first:
+        return None  # all of it is stored: the server attached the entry in between
+    why = "somebody reset it, or they are gone from its stream"
+    return Incident("reset", f"{name} was moved on to {start:,}: {first:,} to {last:,} were skipped ({why})", first, last)
 
 
 def _begun_again(before: Position, now: Position) -> bool:

@@ -49,6 +49,7 @@ class Surroundings:
         self._plan: Json = {"fingerprint": "", "changes": 0, "refused": []}
         self._passes: dict[str, Json] = {}
         self._sources: list[Json] = []
+        self._sources_unseen = ""
 
     def connection(self, connected: bool, server_url: str) -> None:  # noqa: FBT001 - as connections tell it
         """NATS is there, or has gone."""
@@ -75,14 +76,20 @@ class Surroundings:
 
     def sources_seen(self, rows: list[Json]) -> None:
         """The sources as the last look found them (see `render.sources`)."""
-        self._sources = rows
+        self._sources, self._sources_unseen = rows, ""
+
+    def sources_unseen(self, why: str) -> None:
+        """Until they are seen again, nobody knows how the sources fare."""
+        self._sources_unseen = why
 
     def sources(self) -> list[Json]:
         """The sources as they are shown: nobody knows about them while there is no connection."""
-        if self.connected:
+        why = self._sources_unseen if self.connected else "not connected"
+        if not why:
             return self._sources
-        unknown = {"state": SourceState.UNKNOWN.value, "cause": None, "message": "not connected", "stalledSince": None}
-        return [{**row, **unknown, "since": units.format_time(self.changed_connection)} for row in self._sources]
+        unknown = {"state": SourceState.UNKNOWN.value, "cause": None, "message": why, "stalledSince": None}
+        since = None if self.connected else units.format_time(self.changed_connection)
+        return [{**row, **unknown, "since": since} for row in self._sources]
 
     def full_plan(self, *, counts: Mapping[str, int], refused: Iterable[Reason | str] = (), fingerprint: str = "") -> None:
         """What the last plan of everything came to; `counts` is its summary."""

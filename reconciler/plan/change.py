@@ -35,6 +35,8 @@ class Cause(StrEnum):
     DRIFT = "drift"
     MISSING = "missing"
     PRUNE = "prune"
+    UNKNOWN = "unknown"
+    """It did not answer: not even whether there is a difference can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,13 @@ class Reason:
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}" + (f"; {self.way_out}" if self.way_out else "")
+
+
+def not_seen(why: str, key: Key) -> Reason:
+    """Something about `key` did not answer."""
+    leaf = f"check that its leaf is connected, and that its domain is called {key.domain}"
+    way_out = leaf if key.domain else "check that its servers are up, and that this user may read it"
+    return Reason("unknown", why, f"{way_out}; then try again (a daemon does by itself)")
 
 
 @dataclass(frozen=True, slots=True)

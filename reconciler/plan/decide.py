@@ -31,7 +31,7 @@ from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.marker import Marker
 from reconciler.model.normal import canonical
 from reconciler.plan import diff, losses, mutability
-from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.change import Action, Cause, Change, Reason, not_seen
 from reconciler.plan.difference import Difference, compare, with_marker, within_limits
 from reconciler.plan.display import in_short
 from reconciler.plan.machines import consumer_machine, continuation, journal_of, pause_differs, resumed_creation
@@ -53,7 +53,7 @@ def _decide(scene: Scene, declared: Declared) -> Change | None:
     key, seen = declared.key, scene.seen(declared.key)
     unknown = scene.live.why_unknown(key)
     if unknown and seen is None:
-        return blocked(key, Cause.MISSING, (_not_seen(unknown),))
+        return blocked(key, Cause.UNKNOWN, (not_seen(unknown, key),))
     if declared.intent.state is State.UNMANAGED:
         return None if seen else _missing_unmanaged(key)
     if declared.intent.state is State.ABSENT:
@@ -68,10 +68,6 @@ def _decide(scene: Scene, declared: Declared) -> Change | None:
 def blocked(key: Key, cause: Cause, reasons: tuple[Reason, ...], wanted: Action | None = None) -> Change:
     """A change that may not be done."""
     return Change(key=key, action=Action.BLOCKED, cause=cause, reasons=reasons, wanted=wanted)
-
-
-def _not_seen(why: str) -> Reason:
-    return Reason("unknown", why, "it is looked at again on the next pass")
 
 
 def _missing_unmanaged(key: Key) -> Change:
@@ -192,6 +188,7 @@ def _stream_change(scene: Scene, difference: Difference, seen: LiveStream, chang
         reasons += losses.cut_off(scene, key, seen, difference.wanted)
         reasons += losses.unkept_sources(scene, key, difference.wanted, difference.live)
     reasons += losses.repeating_sources(scene, key, seen, difference.wanted)
+    reasons += losses.mirror_as_source(scene, key, seen, difference.wanted)
     return change.blocked(*reasons) if reasons else change
 
 
@@ -201,7 +198,7 @@ def _recreate_stream(scene: Scene, difference: Difference, change: Change, fixed
     change = replace(change, action=Action.RECREATE)
     unknown = scene.live.why_unknown(change.key)
     if unknown:
-        return change.blocked(_not_seen(unknown))
+        return change.blocked(not_seen(unknown, change.key))
     change = replace(change, notes=tuple(_goes_with(scene, change.key)))
     seen = difference.seen
     assert isinstance(seen, LiveStream)  # noqa: S101 - only streams are made anew here
@@ -232,7 +229,7 @@ def delete(scene: Scene, key: Key, seen: Seen, cause: Cause) -> Change:
     declared = scene.desired.resources.get(key)
     unknown = scene.live.why_unknown(key)
     if unknown:
-        return change.blocked(_not_seen(unknown))
+        return change.blocked(not_seen(unknown, key))
     if not scene.ours(key, seen):
         if seen.owner:
             return change.blocked(Reason("other-owner", f"it belongs to {seen.owner!r}", "ask that owner to remove it"))

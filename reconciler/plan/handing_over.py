@@ -26,22 +26,21 @@ from reconciler.model.live import LiveConsumer
 from reconciler.model.normal import EVERYTHING
 from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unused
 from reconciler.plan import losses
-from reconciler.plan.change import Reason
+from reconciler.plan.change import Reason, not_seen
 from reconciler.plan.display import in_short
-from reconciler.plan.readers import Reader, is_placeholder, origin_info, origin_subjects
+from reconciler.plan.readers import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.plan.scene import Scene
-from reconciler.procedures.consumer import (
-    REWINDABLE,
-    ConsumerSeen,
-    delivered_by,
-    immutable_differences,
-)
+from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
+from reconciler.procedures.drain import way_to_resume
 from reconciler.procedures.ground import journal_of
 from reconciler.procedures.leaving import needs_stillness
 from reconciler.procedures.requests import Message, NextMessage, StreamInfo
 
 _COUNTABLE = 16
 """More subjects than that are not looked at one by one."""
+
+
+_MIRROR_WAY_OUT = "declare a new stream with that mirror, or remove `mirror` to promote this one"
 
 
 class Move(StrEnum):
@@ -98,7 +97,7 @@ def _ours_to_drop(scene: Scene, reader: Reader) -> bool:
 def drops(scene: Scene, reader: Reader) -> bool:
     """The same for one that may not be there yet."""
     key = reader.old
-    if key is None or (reader.target and key == reader.target.key) or key in scene.desired.durables:
+    if key is None or (reader.target and key == reader.target.key) or is_kept_on(scene, reader, key):
         return False
     declared, seen = scene.desired.resources.get(key), scene.live.consumer(key)
     if declared is not None and declared.intent.state != "absent":
@@ -137,6 +136,10 @@ class Judge:
             yield from unknown or self._going_on()
             return
         yield from self._ownership()
+        if self.move is Move.EXCHANGE and is_mirrored(self.scene, self.reader):
+            message = "a mirror cannot be taken off its durable, so what that one delivers, and where, cannot be changed"
+            yield Reason("immutable", message, _MIRROR_WAY_OUT)
+            return
         if self.move in _TAKES | {Move.REFRESH}:
             yield from self.immutable()
         if self.move in HANDS_OVER and not self.scene.allows(losses.POSITION_LOSS, self.aggregate):
@@ -164,7 +167,7 @@ class Judge:
         for key in dict.fromkeys(key for key in keys if key):
             silence = self.scene.live.why_unknown(key)
             if silence and self.scene.live.consumer(key) is None:
-                yield Reason("unknown", f"{key}: {silence}", "it is looked at again on the next pass")
+                yield not_seen(f"{key}: {silence}", key)
         needed = self.move is Move.ADD and reader.origin is not None and reader.origin not in self.scene.streams
         if needed and not self.scene.live.why_unknown(reader.origin or reader.stream) and origin_info(self.scene, reader) is None:
             message = f"{reader.origin} is neither declared nor live"
@@ -185,7 +188,7 @@ class Judge:
             elif self.move in HANDS_OVER and seen.info.get("paused") and not seen.marker.pause_until:
                 until = seen.config.get("pause_until")
                 message = f"{key} was paused until {until} by somebody else, and the change needs to pause and resume it"
-                yield Reason("paused-by-person", message, "resume it first")
+                yield Reason("paused-by-person", message, way_to_resume(key))
 
     def immutable(self) -> Iterator[Reason]:
         """Why the durable cannot become what it shall be."""
@@ -196,7 +199,8 @@ class Judge:
         fields = immutable_differences(seen.config, target)
         if fields:
             message = f"{in_short(list(fields))} of {target.key} cannot be changed on a live consumer"
-            yield Reason("immutable", message, "give the consumer another name: its position is kept")
+            mirror = is_mirrored(self.scene, self.reader)
+            yield Reason("immutable", message, _MIRROR_WAY_OUT if mirror else "give it another name: its position is kept")
 
     def positions(self) -> Iterator[Reason]:
         """Why messages would be copied again, or skipped, were it allowed."""
@@ -272,9 +276,8 @@ class Judge:
         for added in self._stored_anew(target.key.stream_key, losses.uncovered(list(after), list(before)), before):
             found = self.scene.ask(NextMessage(target.key.stream_key, added, 1), key)
             if isinstance(found, Message) and found.seq <= floor and not self.scene.allows(losses.POSITION_LOSS, key):
-                message = (
-                    f"messages on {added} from sequence {found.seq} to {floor} would not be copied: the position has passed them"
-                )
+                behind = f"from sequence {found.seq:,} to {floor:,}"
+                message = f"messages on {added} {behind} would not be copied: the position has passed them"
                 way_out = "add an entry with a consumer of its own for them, or accept it with `reconciler/allow: position-loss`"
                 yield Reason(losses.POSITION_LOSS, message, way_out)
         removed = losses.uncovered(list(before), list(after))

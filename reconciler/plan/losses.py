@@ -26,6 +26,13 @@ POSITION_LOSS = "position-loss"
 _DURABLE_LEVEL = 4
 """From it on the server itself keeps a durable for an entry that copies from a work queue or an interest stream."""
 _NOTHING: Mapping[str, Any] = {}
+_FIRST = "remove `mirror` first, in a step of its own, then add the source"
+_SOURCE_AFTER_MIRROR = {
+    "limits": f"{_FIRST}, with an `optStartSeq` one above the last sequence that this stream has by then",
+    "workqueue": f"{_FIRST}: the work queue keeps what was not copied",
+    "interest": "declare a new stream with that source: between two steps an interest stream would drop what is published",
+}
+"""A mirror has the sequences of its origin."""
 
 
 def _loss(key: Key, message: str) -> Reason:
@@ -174,6 +181,16 @@ def repeating_sources(scene: Scene, key: Key, stream: LiveStream, wanted: Mappin
             message = f"another filter or transform starts at the beginning: what was copied from {name[0]} would be copied again"
             way_out = "declare a new stream, or accept the duplicates by name with `reconciler/allow: position-loss`"
             yield Reason(POSITION_LOSS, message, way_out)
+
+
+def mirror_as_source(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any]) -> Iterator[Reason]:
+    """A mirror that becomes a source of the same stream, which takes no notice of what was mirrored before it."""
+    if "mirror" not in stream.config or "mirror" in wanted:
+        return
+    mirrored = origins({"mirror": stream.config["mirror"]}, key.domain)
+    for origin in sorted(set(mirrored) & set(origins(wanted, key.domain))):
+        message = f"a source of {origin} does not know how far its mirror has come, and would not go on from there"
+        yield Reason("depends-on", message, _SOURCE_AFTER_MIRROR[_retention(scene, origin)])
 
 
 def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:

@@ -27,6 +27,7 @@ from reconciler.procedures.consumer import (
     expected_duplicates,
     promised_duplicates,
 )
+from reconciler.procedures.drain import way_to_resume
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.ground import migrating_for
 from reconciler.procedures.let_go import LetGo
@@ -54,8 +55,8 @@ def consumer_machine(scene: Scene, difference: Difference, change: Change, *, re
         return _with_pause(scene, difference, change)
     person = paused_by_person(_target(scene, change, 0), ConsumerSeen(difference.seen.info))
     if person:
-        reason = Reason(person.code, f"{person.message}, and the change needs to pause and resume it", "resume it first")
-        return change.blocked(reason)
+        message = f"{person.message}, and the change needs to pause and resume it"
+        return change.blocked(Reason(person.code, message, way_to_resume(change.key)))
     first = _first_stored(scene, difference, added)
     if recreate:
         start = min(_floor(difference) + 1, first.seq if first else MAX_INT64)
@@ -125,7 +126,7 @@ def _too_early(wanted: Mapping[str, Any], first: Message) -> bool:
 
 
 def _loss(first: Message, why: str, way_out: str) -> Reason:
-    message = f"messages stored for the new filters, from sequence {first.seq} on, would be skipped: {why}"
+    message = f"messages stored for the new filters, from sequence {first.seq:,} on, would be skipped: {why}"
     allow = "or accept it by name with `reconciler/allow: position-loss`"
     return Reason("position-loss", message, f"{way_out}, {allow}" if way_out else allow.removeprefix("or "))
 

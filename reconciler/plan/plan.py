@@ -13,7 +13,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer
 from reconciler.plan import guard, limits, moves, sourcing
-from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules
+from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules, not_seen
 from reconciler.plan.decide import create, decide
 from reconciler.plan.display import in_short
 from reconciler.plan.fingerprint import fingerprint
@@ -122,8 +122,7 @@ def _known(scene: Scene, change: Change) -> Change:
     reason = scene.silent.get(change.key) or scene.silent.get(change.key.live_key)
     if reason is None or change.action is Action.BLOCKED:
         return change
-    said = Reason("unknown", f"what it depends on could not be read: {reason}", "it is looked at again on the next pass")
-    return change.blocked(said)
+    return change.blocked(not_seen(f"what it depends on could not be read: {reason}", change.key.live_key))
 
 
 def _pools(scene: Scene, part: Part) -> Iterator[Change]:

@@ -217,6 +217,21 @@ def is_placeholder(reader: Reader) -> bool:
     return reader.live is not None and bool(detached(reader.live))
 
 
+def is_kept_on(scene: Scene, reader: Reader, key: Key) -> bool:
+    """Whether a managed durable is declared still; another stream gets a name once this one reads through another durable."""
+    durable = scene.desired.durables.get(key)
+    if durable is None:
+        return False
+    freed = reader.wanted is not None and key in scene.kept_durables.get(reader.stream, ())
+    return durable.aggregate.stream_key == reader.stream or not freed
+
+
+def is_mirrored(scene: Scene, reader: Reader) -> bool:
+    """Whether the entry is a mirror: a server never changes one in place."""
+    seen = scene.live.streams.get(reader.stream)
+    return seen is not None and reader.live is not None and "mirror" in seen.config
+
+
 def recreated(scene: Scene, reader: Reader) -> Reader:
     """With another durable where the origin was made anew since it was copied from.
 
@@ -225,6 +240,8 @@ def recreated(scene: Scene, reader: Reader) -> Reader:
     """
     target = reader.target
     if target is None or reader.live is None or not reader.unchanged or scene.live.server.level > _SKIPS:
+        return reader
+    if is_mirrored(scene, reader):
         return reader
     if scene.live.consumer(target.key) is not None or scene.live.why_unknown(target.key):
         return reader  # it would have gone with its stream

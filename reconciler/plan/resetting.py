@@ -33,7 +33,7 @@ class Span:
     def __str__(self) -> str:
         about = "" if self.exact else "at most "
         noun = "message" if self.count == 1 else "messages"
-        return f"{about}{self.count:,} {noun} (sequences {self.first} to {self.last})"
+        return f"{about}{self.count:,} {noun} (sequences {self.first:,} to {self.last:,})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Reset:
             message = "the server deletes from a replicated interest stream what one of its consumers is moved back to"
             refusals.append(Reason("interest-replicated", message, "create a second consumer that starts there"))
         if not refusals and _pointless(found, ahead):
-            return Decision(notes=(Note("in-place", f"{found.key} goes on with sequence {ahead.start} anyway"),))
+            return Decision(notes=(Note("in-place", f"{found.key} goes on with sequence {ahead.start:,} anyway"),))
         write = ResetConsumer(found.key, _TO_FLOOR if self.seq is None else self.seq)
         return Decision(refusals=tuple(refusals), notes=(*_said(found, ahead), *foreign(found)), write=write)
 
@@ -112,14 +112,14 @@ def _out_of_range(found: Operated, seq: int) -> list[Reason]:
         message = f"a consumer with deliverPolicy {policy} cannot be moved to a sequence"
         refusals.append(Reason("policy", message, "move it to its acknowledgement floor (--to-ack-floor), or create another"))
     if seq > last + 1:
-        message = f"the stream ends at sequence {last}: with {seq}, everything published before that would be skipped"
-        refusals.append(Reason("beyond-end", message, f"the highest that makes sense is {last + 1}"))
+        message = f"the stream ends at sequence {last:,}: with {seq:,}, everything published before that would be skipped"
+        refusals.append(Reason("beyond-end", message, f"the highest that makes sense is {last + 1:,}"))
     if seq < (start := config.get("opt_start_seq") or 1):
-        message = f"{seq} lies before the consumer's own start, optStartSeq {start}"
+        message = f"{seq:,} lies before the consumer's own start, optStartSeq {start:,}"
         refusals.append(Reason("before-start", message, "create another consumer that starts there"))
     first, since = found.facts.get(_at(found, seq)), config.get("opt_start_time")
     if since and isinstance(first, Message) and units.parse_time(first.time) < units.parse_time(since):
-        message = f"sequence {first.seq} was stored at {first.time}, before the consumer's own start, optStartTime {since}"
+        message = f"sequence {first.seq:,} was stored at {first.time}, before the consumer's own start, optStartTime {since}"
         refusals.append(Reason("before-start", message, "create another consumer that starts there"))
     return refusals
 
@@ -181,8 +181,8 @@ def _skipped(found: Operated, start: int, delivered: int) -> Span | None:
 
 def _said(found: Operated, ahead: Forecast) -> list[Note]:
     seen = found.seen
-    where = f"so far delivered up to {_delivered(found)}, all acknowledged up to {seen.floor}"
-    notes = [Note("moves", f"{found.key} goes on with sequence {ahead.start} ({where})")]
+    where = f"so far delivered up to {_delivered(found):,}, all acknowledged up to {seen.floor:,}"
+    notes = [Note("moves", f"{found.key} goes on with sequence {ahead.start:,} ({where})")]
     if ahead.again:
         notes.append(_redelivery(found, ahead.again))
     if ahead.again and seen.config.get("max_deliver", -1) > 0:
@@ -212,7 +212,7 @@ def _loss(found: Operated, skipped: Span) -> list[Note]:
     if retention == "interest":
         notes.append(warning("deletes", "the stream deletes of these what no other consumer needs"))
     elif retention == "workqueue":
-        notes.append(warning("strands", f"they stay in the work queue until the consumer is moved back to {skipped.first}"))
+        notes.append(warning("strands", f"they stay in the work queue until the consumer is moved back to {skipped.first:,}"))
     elif not found.sourcing:
-        notes.append(Note("stored-on", f"a reset to {skipped.first} brings them back as long as they are stored"))
+        notes.append(Note("stored-on", f"a reset to {skipped.first:,} brings them back as long as they are stored"))
     return notes

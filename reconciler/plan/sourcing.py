@@ -17,11 +17,14 @@ from reconciler.model.normal import canonical
 from reconciler.plan import diff, losses
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.decide import outline
-from reconciler.plan.difference import Difference, compare
+from reconciler.plan.difference import compare
 from reconciler.plan.handing_over import Judge, Move, drops, move_of
 from reconciler.plan.move_words import point_of_no_return, steps, warnings
 from reconciler.plan.readers import Reader, origin_info, origin_subjects, readers, recreated
+from reconciler.plan.regrouping import regrouped
 from reconciler.plan.scene import Scene
+from reconciler.plan.settling import settled
+from reconciler.procedures.consumer import ConsumerSeen
 from reconciler.procedures.migrate_source import MigrateSource, Slot
 from reconciler.procedures.move_subject import StreamTarget
 
@@ -75,35 +78,38 @@ def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, change
     if seen and not scene.ours(declared.key, seen) and not adopting:
         return None
     difference = compare(scene, declared, seen) if seen else None
-    work = [_work(scene, declared, reader, move) for reader, move in _due(scene, declared, difference, changes)]
+    entries = readers(scene, declared, difference, changes)
+    work = [_work(scene, declared, reader, move) for reader, move in _due(scene, entries)]
     work.sort(key=lambda one: one.reader.live is not None or one.reader.wanted is not None)  # what is left over is in the way
-    if not work:
-        return None
+    regrouping = list(regrouped(scene, declared.key, entries))
+    if not (work or regrouping):
+        return replace(change, notes=(*change.notes, *_begins_late(scene, entries))) if change and _is_remade(change) else None
     continues = any(one.move is Move.CONTINUE for one in work)
     if change is not None and continues and {reason.code for reason in change.reasons} <= _HELD:
         change = replace(change, action=change.wanted or change.action, reasons=())
     if change is None:
         if difference is None:
             return None
-        change = replace(outline(scene, difference, Action.PROCEDURE), cause=_cause(work))
-    reasons = (*change.reasons, *dict.fromkeys(_reasons(scene, declared, work, changes)))
+        change = replace(outline(scene, difference, Action.PROCEDURE), cause=_cause(scene, work))
+    reasons = (*change.reasons, *dict.fromkeys((*_remade(change), *regrouping, *_reasons(scene, declared, work, changes))))
     change = replace(change, fields=(*change.fields, *_fields(scene, work)))
     if reasons:
-        return replace(change.blocked(*reasons), touches=_touched(work))
+        waiting = [one.target.key for one in entries if one.target] if regrouping else []
+        blocked = replace(change.blocked(*reasons), touches=tuple(dict.fromkeys((*_touched(work), *waiting))))
+        begun = [(one.reader, one.slot) for one in work if one.move is Move.CONTINUE]
+        return (settled(scene, blocked, seen, begun) if seen and begun else None) or blocked
     return _with_machine(scene, change, work)
 
 
-def _due(
-    scene: Scene, declared: Declared, difference: Difference | None, changes: Mapping[Key, Change]
-) -> list[tuple[Reader, Move]]:
+def _due(scene: Scene, entries: Iterable[Reader]) -> list[tuple[Reader, Move]]:
     due = []
-    for reader in readers(scene, declared, difference, changes):
+    for reader in entries:
         if _waits_for_origin(scene, reader):
             continue
-        settled = recreated(scene, reader)
-        move = move_of(scene, settled)
+        current = recreated(scene, reader)
+        move = move_of(scene, current)
         if move is not None:
-            due.append((settled, move))
+            due.append((current, move))
     return due
 
 
@@ -135,9 +141,16 @@ def _work(scene: Scene, declared: Declared, reader: Reader, move: Move) -> _Work
     return _Work(reader, move, retention, slot, (info["state"]["messages"] if info else 0) if repeats else None)
 
 
-def _cause(work: list[_Work]) -> Cause:
-    causes = {_CAUSES.get(one.move, Cause.MANIFEST) for one in work}
-    return Cause.MANIFEST if Cause.MANIFEST in causes else Cause.MISSING if Cause.MISSING in causes else Cause.DRIFT
+def _cause(scene: Scene, work: list[_Work]) -> Cause:
+    found = {_cause_of(scene, one) for one in work}
+    return next((cause for cause in (Cause.MANIFEST, Cause.MISSING, Cause.UNKNOWN) if cause in found), Cause.DRIFT)
+
+
+def _cause_of(scene: Scene, one: _Work) -> Cause:
+    target = one.reader.target
+    if one.move is Move.RESTORE and target and scene.live.why_unknown(target.key):
+        return Cause.UNKNOWN
+    return _CAUSES.get(one.move, Cause.MANIFEST)
 
 
 def _reasons(scene: Scene, declared: Declared, work: list[_Work], changes: Mapping[Key, Change]) -> Iterable[Reason]:
@@ -153,6 +166,29 @@ def _reasons(scene: Scene, declared: Declared, work: list[_Work], changes: Mappi
         yield Reason("prevented", "preventUpdate is set in its manifest", "remove preventUpdate")
     if declared.intent.suspend:
         yield Reason("suspended", "it differs, and is left alone", "resume it, or remove the annotation reconciler/suspend")
+
+
+def _remade(change: Change) -> Iterable[Reason]:
+    """A stream that is made anew has copied nothing: no durable can go on from where another one stood."""
+    if _is_remade(change):
+        message = "the stream would be made anew, and how it reads would change at once"
+        yield Reason("depends-on", message, "change first the one, then the other")
+
+
+def _is_remade(change: Change) -> bool:
+    return Action.RECREATE in (change.action, change.wanted)
+
+
+def _begins_late(scene: Scene, entries: Iterable[Reader]) -> Iterable[str]:
+    """What a stream that is made anew will not have: a durable that stays goes on from where it stands."""
+    for reader in entries:
+        seen = scene.live.consumer(reader.old) if reader.old else None
+        floor = ConsumerSeen(seen.info).floor if seen else 0
+        if floor:
+            yield (
+                f"it goes on behind sequence {floor:,} of {reader.origin or reader.stream}, where {reader.old} stands: "
+                "what comes before will be missing, unless the stream and the durable are deleted first, in a step of their own"
+            )
 
 
 def _fields(scene: Scene, work: list[_Work]) -> Iterable[FieldDiff]:

@@ -56,8 +56,14 @@ def hold(key: Key, seen: ConsumerSeen, journalled: bytes, now: int, held: Held) 
 def _paused_by_person(key: Key, seen: ConsumerSeen) -> Abort | None:
     if not seen.paused or seen.marker.pause_until:
         return None
-    message = f"{key} was paused until {seen.config.get('pause_until')} by somebody else; resume it first"
+    message = f"{key} was paused until {seen.config.get('pause_until')} by somebody else; {way_to_resume(key)}"
     return Abort("paused-by-person", message)
+
+
+def way_to_resume(key: Key) -> str:
+    """What a person has to do about a pause that a person began."""
+    domain = f" --domain {key.domain}" if key.domain else ""
+    return f"resume it first: `reconciler consumer resume {key.stream_name} {key.name}{domain}`"
 
 
 def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[Step, Held]:

@@ -33,6 +33,8 @@ NAME = "migrate-source"
 DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
 COPIED = "copied"
 """In a journal `drain`: the last sequence that was copied, where the durable itself does not show it."""
+ENTRY = "entry"
+"""In a journal: the entry that suits the durable as it is; nobody else knows it while a placeholder stands for it."""
 FAR = 365 * 24 * 3600 * 10**9
 """A durable that is not in place yet must not begin by itself: it would repeat everything."""
 
@@ -105,7 +107,8 @@ class Ground:
         """The next step towards a durable at rest; once it is, the last sequence that was copied."""
         target = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
-        journalled = encode(seen.config, target.journal(NAME, DRAIN, {"stream": str(self.view.stream)}), owner)
+        data = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
+        journalled = encode(seen.config, target.journal(NAME, DRAIN, data), owner)
         held = self.memory.held if self.memory.held.of == key.name else Held(of=key.name)
         found = hold(key, seen, journalled, self.now, held)
         if isinstance(found, int):

@@ -19,6 +19,7 @@ import orjson
 
 from reconciler.model.identity import Key
 from reconciler.model.normal import Config, normal_source
+from reconciler.model.source_look import told_of
 from reconciler.model.sourcing import detached, placeholder
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
 from reconciler.procedures.requests import ConsumerInfo, StreamInfo, UpdateStream
@@ -86,7 +87,7 @@ class KickSource:
             sources[at] = placeholder(entry)
             return self._put(config, sources, f"detach {self.durable.name}", known)
         if now - known.attached_at < PATIENCE:
-            return Wait(now + POLL, "wait until something is heard", known)
+            return Wait(now + POLL, "something is heard", known)
         return Done(("it does not flow yet",))
 
     def _at(self, sources: list[Config], entry: Config) -> int | None:
@@ -98,5 +99,5 @@ class KickSource:
         return Do(UpdateStream(self.key.stream_key, orjson.dumps({**config, "sources": sources})), title, memory)
 
     def _flows(self, seen: Mapping[str, Any], entry: Config, durable: Mapping[str, Any]) -> bool:
-        heard = [one["active"] for one in seen.get("sources") or () if one["name"] == entry["name"]]
-        return durable.get("push_bound") is True and any(0 <= active <= HEARD for active in heard)
+        told = told_of(seen, entry)
+        return durable.get("push_bound") is True and told is not None and 0 <= told["active"] <= HEARD

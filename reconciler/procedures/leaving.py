@@ -14,7 +14,7 @@ from reconciler.model.normal import Config
 from reconciler.model.sourcing import detached, fresh_ephemeral, placeholder
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.drain import PATIENCE, let_go
-from reconciler.procedures.ground import ATTACH, COPIED, DRAIN, Ground, durable_name, journal_of, means
+from reconciler.procedures.ground import ATTACH, COPIED, DRAIN, ENTRY, Ground, durable_name, journal_of, means
 from reconciler.procedures.machine import Abort, Ask, Step
 from reconciler.procedures.requests import DeleteConsumer, UpdateConsumer
 from reconciler.procedures.slots import same_entry
@@ -37,12 +37,14 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     if not isinstance(still, int):
         return still
     if not detached(live):
-        if still > seen.floor and seen.data.get(COPIED) != still:
-            return ground.note(target.key, seen.config, DRAIN, {COPIED: still}, f"note that {still} was copied last")
+        known = {ENTRY: live} | ({COPIED: still} if still > seen.floor else {})
+        if any(seen.data.get(name) != value for name, value in known.items()):
+            return ground.note(target.key, seen.config, DRAIN, known, f"note that {still} was copied last")
         return ground.update(placeholder(live), f"detach {slot.origin}", final=True)
     if seen.info.get("push_bound"):
         return ground.wait("the stream lets go")
-    return ground.note(target.key, target.wire, ATTACH, {"start": still + 1}, f"update {target.key.name}")
+    data = {"start": still + 1, ENTRY: slot.wanted}
+    return ground.note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
 
 
 def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:

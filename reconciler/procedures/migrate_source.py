@@ -28,6 +28,7 @@ import orjson
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
 from reconciler.model.normal import Config, canonical, normal_stream
+from reconciler.model.sourcing import detached
 from reconciler.procedures.drain import let_go
 from reconciler.procedures.ground import ATTACH, NAME, RESUME, Ground, Memory, durable_name, journal_of
 from reconciler.procedures.leaving import end, keep, leave, settle
@@ -169,13 +170,14 @@ def _created(ground: Ground) -> Step | None:
 def _take_back(ground: Ground) -> Step | None:
     """Before an entry was touched, everything is undone; afterwards it can only go on, at the next attempt."""
     slot, live = ground.slot, ground.view.entry(ground.slot)
-    if live is None or not same_entry(live, slot.was):
+    if live is None or detached(live) or not same_entry(live, slot.was):
         return None
     for key in slot.keys:
         seen = ground.view.consumer(key)
-        if seen is None or not journal_of(seen) or (journal_of(seen) == RESUME):
+        read = journal_of(seen) == ATTACH and reads_through(live, key.name)  # without its position it must not run
+        if seen is None or read or journal_of(seen) in ("", RESUME):
             continue
-        if seen.data.get("made") and not reads_through(live, key.name):
+        if seen.data.get("made"):
             return ground.do(DeleteConsumer(key), f"delete {key.name} again")
         step = ground.finished(let_go(key, seen))
         if step:

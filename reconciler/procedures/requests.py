@@ -37,10 +37,15 @@ class NextMessage:
 
 @dataclass(frozen=True, slots=True)
 class LastCopied:
-    """How far a stream has copied under one identity (see `model.sourcing.identity_of`), judged by what it stores."""
+    """How far a stream has copied under one identity (see `model.sourcing.identity_of`), judged by what it stores.
+
+    With `below`, of which only a mirror may leave out the identity: nobody looks further than it takes to tell that much.
+    """
 
     stream: Key
     identity: str
+    below: int = 0
+    """Only copies of messages before that sequence of the origin count; 0: all of them."""
 
 
 Read = StreamInfo | ConsumerInfo | NextMessage | LastCopied

@@ -17,7 +17,7 @@ from reconciler.model.normal import Config
 from reconciler.model.sourcing import copied_subjects, detached, placeholder
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.drain import PATIENCE, let_go, pause_as_declared
-from reconciler.procedures.ground import ATTACH, DRAIN, FAR, RESUME, Ground, journal_of, means
+from reconciler.procedures.ground import ATTACH, DRAIN, ENTRY, FAR, RESUME, Ground, journal_of, means
 from reconciler.procedures.machine import Ask, Step
 from reconciler.procedures.requests import (
     DeleteConsumer,
@@ -75,7 +75,8 @@ def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) 
     """It was prepared, and is not wanted any more."""
     if live is not None and detached(live) == key.name:  # all that is known of its position is in its journal
         as_it_is = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
-        noted = ground.note(key, seen.config, DRAIN, {}, f"note that {key.name} is left")
+        known = {ENTRY: seen.data.get(ENTRY)}
+        noted = ground.note(key, seen.config, DRAIN, known, f"note that {key.name} is left")
         return _positioned(ground, seen, as_it_is) or noted
     if seen.data.get("made") or ground.slot.drop_old:
         return ground.do(DeleteConsumer(key), f"delete {key.name}, which is not needed")
@@ -123,10 +124,13 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
             return ground.note(target.key, seen.config, ATTACH, data, f"note that {target.key.name} begins at {still + 1}")
     if means(seen.config) != means(target.wire):
         if live is not None and reads_through(live, target.key.name):
+            if seen.data.get(ENTRY) != live:
+                data = {**seen.data, ENTRY: live}
+                return ground.note(target.key, seen.config, ATTACH, data, f"note how {ground.slot.origin} is read")
             return ground.update(placeholder(live), f"detach {ground.slot.origin}", final=True)
         if seen.info.get("push_bound"):
             return ground.wait("the stream lets go")
-        return ground.note(target.key, target.wire, ATTACH, seen.data, f"update {target.key.name}")
+        return ground.note(target.key, target.wire, ATTACH, {**seen.data, ENTRY: wanted}, f"update {target.key.name}")
     return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True)
 
 

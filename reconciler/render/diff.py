@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.model.flow import with_domains
 from reconciler.model.identity import Key
 from reconciler.model.normal import normal_form
 from reconciler.plan.change import Action, Change, Plan
@@ -47,7 +48,7 @@ def change_diff(change: Change) -> Iterator[str]:
 
 
 def _lines(change: Change, spec: Spec | None) -> list[str]:
-    return [] if spec is None else dump(resource(change.key, spec)).splitlines()
+    return [] if spec is None else dump(resource(change.key, with_domains(spec))).splitlines()
 
 
 def _live(change: Change) -> Spec | None:

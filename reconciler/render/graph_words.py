@@ -55,7 +55,7 @@ def node_lines(node: Node) -> list[str]:
 def reader_lines(reader: Reader) -> list[str]:
     """A consumer."""
     kind = "push" if reader.push else "pull"
-    return [cut(reader.key.name), f"{kind}, paused" if reader.paused else kind, *_several(reader.filters)]
+    return [cut(reader.key.name), f"{kind}, paused" if reader.paused else kind, *_several(_narrowing(reader.filters))]
 
 
 def edge_lines(edge: Edge) -> list[str]:
@@ -65,7 +65,7 @@ def edge_lines(edge: Edge) -> list[str]:
     changed = [src if src == dest else f"{src} → {dest}" for src, dest in edge.transforms]
     state = edge.state.lower() if edge.state != SourceState.FLOWING else ""
     wrong = f"{state}: {edge.cause}" if state and edge.cause else state
-    return [cut(what), *_several(edge.filters or changed), *filter(None, (cut(wrong),))]
+    return [cut(what), *_several(_narrowing(edge.filters) or changed), *filter(None, (cut(wrong),))]
 
 
 def edge_tooltip(topology: Topology, edge: Edge) -> str:
@@ -78,8 +78,8 @@ def _details(edge: Edge) -> Iterator[str]:
     yield f"{'mirror' if edge.mirror else 'source'}, {edge.mode}"
     if edge.durable:
         yield f"durable: {edge.durable}"
-    if edge.filters:
-        yield f"filter: {', '.join(edge.filters)}"
+    if filters := _narrowing(edge.filters):
+        yield f"filter: {', '.join(filters)}"
     for src, dest in edge.transforms:
         yield f"transform: {src} → {dest}"
     if edge.state:
@@ -94,9 +94,15 @@ def node_tooltip(topology: Topology, node: Node) -> str:
 
 def reader_tooltip(reader: Reader) -> str:
     """A consumer, with nothing left out."""
-    filters = f"filter: {', '.join(reader.filters)}" if reader.filters else ""
-    parts = (f"consumer {reader.key.name} of {reader.key.stream}", filters, "paused" if reader.paused else "")
+    filters = _narrowing(reader.filters)
+    chosen = f"filter: {', '.join(filters)}" if filters else ""
+    parts = (f"consumer {reader.key.name} of {reader.key.stream}", chosen, "paused" if reader.paused else "")
     return "\n".join(printable(part) for part in parts if part)
+
+
+def _narrowing(filters: tuple[str, ...]) -> tuple[str, ...]:
+    """Filters that leave something out; a consumer for everything is made with `>`."""
+    return () if ">" in filters else filters
 
 
 def _several(subjects: tuple[str, ...] | list[str]) -> list[str]:

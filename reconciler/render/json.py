@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from reconciler.model.flow import with_domains
 from reconciler.model.identity import API_VERSION, Key
-from reconciler.plan.change import Author, Change, Plan, Reason
+from reconciler.plan.change import Author, Change, FieldDiff, Plan, Reason
 from reconciler.procedures.machine import Description
 
 Result = Literal["applied", "failed", "skipped", "unfinished"]
@@ -65,13 +66,17 @@ def change_document(change: Change) -> Json:
         "cause": change.cause.value,
         "procedure": _procedure(change.procedure) if change.procedure else None,
         "touches": [str(key) for key in change.touches],
-        "fields": [{"path": diff.path, "from": diff.live, "to": diff.declared} for diff in change.fields],
+        "fields": [_field(diff) for diff in change.fields],
         "reasons": _codes(change.reasons),
         "explanations": [_reason(reason) for reason in change.reasons],
         "by": _author(change.by) if change.by else None,
         "notes": list(change.notes),
         "wanted": change.wanted.value if change.wanted else None,
     }
+
+
+def _field(diff: FieldDiff) -> Json:
+    return {"path": diff.path, "from": with_domains(diff.live), "to": with_domains(diff.declared)}
 
 
 def _procedure(procedure: Description) -> Json:

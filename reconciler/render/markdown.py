@@ -9,6 +9,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from reconciler.model.flow import with_domains
 from reconciler.plan.change import Action, Change, Plan
 from reconciler.render.diff import change_diff
 from reconciler.render.phrases import DESTRUCTIVE, SYMBOLS, cause, counts, duplicates
@@ -83,6 +84,9 @@ def _details(change: Change) -> str:
         if change.procedure.point_of_no_return:
             lines.append(f"\nPoint of no return: {_escaped(change.procedure.point_of_no_return)}")
         lines.append(f"\n{duplicates(change.procedure).capitalize()}.")
+        lines += [f"- {_escaped(note)}" for note in change.procedure.notes]
+    if change.touches:
+        lines.append(f"\nAlso touches {_escaped(', '.join(map(str, change.touches)))}.\n")
     lines += [f"- {_escaped(note)}" for note in change.notes]
     lines += _block(_difference(change))
     return "\n".join([*lines, "</details>", ""])
@@ -92,7 +96,10 @@ def _difference(change: Change) -> Sequence[str]:
     lines = [line for line in change_diff(change) if not line.startswith("#")]
     if lines:
         return lines
-    return [f"- {diff.path}: {show(diff.live)}\n+ {diff.path}: {show(diff.declared)}" for diff in change.fields]
+    return [
+        f"- {diff.path}: {show(with_domains(diff.live))}\n+ {diff.path}: {show(with_domains(diff.declared))}"
+        for diff in change.fields
+    ]
 
 
 def _block(lines: Sequence[str]) -> list[str]:

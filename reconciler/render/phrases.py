@@ -30,12 +30,14 @@ _CAUSES = {
     Cause.DRIFT: "drift",
     Cause.MISSING: "missing",
     Cause.PRUNE: "no longer declared",
+    Cause.UNKNOWN: "not seen",
 }
 
 
 def headline(change: Change) -> str:
     """What is done and why, beside the key: `update, drift by nats CLI (bob) at …`."""
-    if change.action is Action.CREATE and change.cause is Cause.MISSING:
+    unseen = any(reason.code == "unknown" for reason in change.reasons)  # silence does not say that it is missing
+    if change.cause is Cause.UNKNOWN or (change.cause is Cause.MISSING and (change.action is Action.CREATE or unseen)):
         return _doing(change)
     return f"{_doing(change)}, {cause(change)}"
 

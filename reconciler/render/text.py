@@ -5,11 +5,12 @@ Invariant: colour only repeats what a symbol or a word already says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from rich.text import Text
 
+from reconciler.model.flow import with_domains
 from reconciler.plan.change import Action, Change, FieldDiff, Plan, Reason
 from reconciler.procedures.machine import Description
 from reconciler.render.diff import declared_spec
@@ -35,6 +36,7 @@ _GROUPS = {
 _FIELD = 8
 """Columns before a field, so that what belongs to a change stands clear of its key."""
 _LIST_TOO_LONG = 60
+_ENTRIES_TOO_LONG = 120
 
 
 def plan_lines(plan: Plan) -> Iterator[Text]:
@@ -69,7 +71,7 @@ def change_lines(change: Change) -> Iterator[Text]:
     for reason in change.reasons:
         yield from _reason_lines(reason)
     for diff in change.fields or _created(change):
-        yield _field_line(diff)
+        yield from _field_lines(diff)
     if change.procedure:
         yield from _procedure_lines(change.procedure)
     if change.touches:
@@ -113,26 +115,43 @@ def _reason_lines(reason: Reason) -> Iterator[Text]:
         yield _indented(f"way out: {printable(reason.way_out)}", extra=2)
 
 
-def _field_line(diff: FieldDiff) -> Text:
+def _field_lines(diff: FieldDiff) -> Iterator[Text]:
+    live, declared = with_domains(diff.live), with_domains(diff.declared)
     line = Text.assemble(" " * _FIELD, (f"{printable(diff.path)}: ", "default"))
-    if diff.live is None:
-        return line.append(show(diff.declared), style="green")
-    if isinstance(diff.live, list) and isinstance(diff.declared, list) and len(show(diff.live)) > _LIST_TOO_LONG:
-        return line.append_text(_list_change(diff.live, diff.declared))
-    line.append(show(diff.live), style="red")
-    line.append(" → ")
-    return line.append(show(diff.declared), style="green")
+    if _is_list(declared) and _is_list(live or []) and _too_long(live, declared):
+        parts = _list_change(live or [], declared)
+        if not any(isinstance(item, Mapping) for item in declared):
+            yield line.append_text(Text(", ").join(parts))
+            return
+        yield _indented(f"{printable(diff.path)}:")
+        yield from (Text(" " * (_FIELD + 2)).append_text(part) for part in parts)
+        return
+    if live is not None:
+        line.append(show(live), style="red")
+        line.append(" → ")
+    yield line.append(show(declared), style="green")
 
 
-def _list_change(live: list[object], declared: list[object]) -> Text:
-    """Only what goes and what comes, where the whole list would hide it."""
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def _too_long(live: list[object] | None, declared: list[object]) -> bool:
+    """Whether the lists beside each other would hide what differs, or entries of many fields would run into each other."""
+    if any(isinstance(item, Mapping) for item in declared):
+        return len(show(live or [])) + len(show(declared)) > _ENTRIES_TOO_LONG
+    return live is not None and len(show(live)) > _LIST_TOO_LONG
+
+
+def _list_change(live: list[object], declared: list[object]) -> list[Text]:
+    """Only what goes and what comes."""
     gone = [item for item in live if item not in declared]
     new = [item for item in declared if item not in live]
     parts = [Text(f"- {show(item)}", style="red") for item in gone] + [Text(f"+ {show(item)}", style="green") for item in new]
     kept = len(declared) - len(new)
     if kept or not parts:
         parts.append(Text(f"{kept} kept" if parts else f"{kept} in another order", style="dim"))
-    return Text(", ").join(parts)
+    return parts
 
 
 def _procedure_lines(procedure: Description) -> Iterator[Text]:

@@ -16,7 +16,7 @@ from tests.support.daemons import daemon
 from tests.support.leaves import hub_and_leaves
 from tests.support.meddling import Somebody, Watched, watched
 from tests.support.servers import Server
-from tests.support.sources import aggregate, durable, entry, flows, make, source_of, stalls, until_source
+from tests.support.sources import aggregate, durable, entry, flows, make, source_of, stalls, told, until_source
 from tests.support.until import until
 from tests.support.wire import Json, Wire
 
@@ -211,8 +211,7 @@ async def test_what_is_moved_by_hand_is_told_once_with_its_range(any_server: Ser
         await asyncio.sleep(7)
         assert not place.daemon.lines("source.reset")
         await somebody.expect("CONSUMER.RESET.S.c", {"seq": 40})
-        await asyncio.sleep(7)
-        (back,) = place.daemon.lines("source.reset")
+        (back,) = await told(place.daemon, "source.reset")
         assert (back["first"], back["last"]) == (40, 100)
         assert "no duplicates" in back["message"]
         await somebody.expect("CONSUMER.PAUSE.S.c", {"pause_until": "2099-01-01T00:00:00Z"})
@@ -223,7 +222,7 @@ async def test_what_is_moved_by_hand_is_told_once_with_its_range(any_server: Ser
         await somebody.expect("CONSUMER.RESET.S.c", {"seq": 131})
         await somebody.expect("CONSUMER.PAUSE.S.c", {})
         await until_source(place.daemon, "A", lambda source: flows(source) and source["lastSequence"] == 150)
-        _, skipped = place.daemon.lines("source.reset")
+        _, skipped = await told(place.daemon, "source.reset", 2)
         assert (skipped["first"], skipped["last"]) == (101, 130)
         assert len(await somebody.payloads("A")) == 120
         assert await place.daemon.metric('reconciler_source_incidents_total{incident="reset"}') == 2
@@ -249,10 +248,9 @@ async def test_what_was_lost_and_an_origin_made_anew_are_told(any_server: Server
         await somebody.expect("STREAM.CREATE.T", {"name": "T", "subjects": ["t.>"]})
         await make(somebody, "T", "dlv.b")
         await somebody.publish("t.x", 5)
-        await asyncio.sleep(8)
-        (lost,) = place.daemon.lines("source.lost")
+        (lost,) = await told(place.daemon, "source.lost")
         assert (lost["resource"], lost["first"], lost["last"]) == ("Stream/A", 21, 30)
-        (anew,) = place.daemon.lines("source.recreated")
+        (anew,) = await told(place.daemon, "source.recreated")
         assert anew["resource"] == "Stream/B"
         if any_server.version.startswith("2.14"):
             assert (anew["first"], anew["last"]) == (1, 20)
@@ -319,8 +317,7 @@ async def test_a_managed_durable_is_back_within_a_second_and_what_was_lost_is_to
             return "error" not in await place.somebody.call("CONSUMER.INFO.S.c")
 
         await until(back, 1)
-        await asyncio.sleep(7)
-        (lost,) = place.daemon.lines("source.lost")
+        (lost,) = await told(place.daemon, "source.lost")
         assert (lost["resource"], lost["first"], lost["last"]) == ("Stream/A", 51, 60)
+        await until_source(place.daemon, "A", flows)
         assert not place.daemon.lines("source.stalled")
-        assert flows(await source_of(place.daemon, "A"))

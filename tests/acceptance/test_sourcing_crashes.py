@@ -21,7 +21,7 @@ from tests.support.running import ran
 from tests.support.servers import Server
 from tests.support.sourcing_kills import Stops, disturbed, killed_at, server_killed
 from tests.support.sourcing_rows import Lane, Row, lanes, managed, one_retention_each, row
-from tests.support.sourcing_runs import Outcome, Place, batch_of, run
+from tests.support.sourcing_runs import Place, all_exact, batch_of, run
 from tests.support.wire import Json, Wire
 
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
@@ -30,13 +30,6 @@ STEPS = 9
 """Writes of the longest migration, about."""
 FEW = tuple(map(row, ("ephemeral to managed", "user to ephemeral", "managed renamed", "another deliver subject")))
 LASTING = (row("user renamed"), row("managed renamed"))
-
-
-def assert_exact(outcomes: list[Outcome], found_to_do: list[str]) -> None:
-    """All of them; tells about each that is not."""
-    wrong = [str(outcome) for outcome in outcomes if not outcome.exact]
-    assert not wrong, f"seed {SEED}\n" + "\n".join(wrong)
-    assert not found_to_do, "\n".join(found_to_do)
 
 
 @pytest.mark.slow
@@ -49,21 +42,21 @@ async def test_the_daemon_is_killed_at_some_step_of_each_migration(server: Serve
     async with batch_of(chosen, server.url, tmp_path / "batch") as batch:
         outcomes = await killed_at(batch, server, stops, rate=RATE)
         assert len(stops.stopped) > len(chosen) / 2, "else hardly anything was interrupted"
-        assert_exact(outcomes, await batch.nothing_to_do())
+        all_exact(outcomes, await batch.nothing_to_do(), SEED)
 
 
 @pytest.mark.slow
 async def test_the_server_stops_and_starts_in_the_middle(server: Server, tmp_path: Path) -> None:
     async with batch_of(lanes(*FEW), server.url, tmp_path / "batch") as batch:
         outcomes = await disturbed(batch, server.stop, server.start, away=1.0, rate=RATE)
-        assert_exact(outcomes, await batch.nothing_to_do())
+        all_exact(outcomes, await batch.nothing_to_do(), SEED)
 
 
 @pytest.mark.slow
 async def test_a_durable_source_loses_nothing_however_often_the_server_dies(server: Server, tmp_path: Path) -> None:
     async with batch_of(lanes(*LASTING, retentions=("interest", "workqueue")), server.url, tmp_path / "batch") as batch:
         outcomes = await server_killed(batch, server, random.Random(SEED), times=4, rate=RATE)
-        assert_exact(outcomes, await batch.nothing_to_do())
+        all_exact(outcomes, await batch.nothing_to_do(), SEED)
 
 
 @pytest.mark.slow
@@ -73,7 +66,7 @@ async def test_two_leaves_with_the_same_names_go_into_one_aggregate_each_message
         chosen = lanes(*FEW[:3], domains=("east", "west"))
         async with batch_of(chosen, hub.server.url, tmp_path / "batch", **places) as batch:
             outcomes = await run(batch, seconds=3, rate=RATE)
-            assert_exact(outcomes, await batch.nothing_to_do())
+            all_exact(outcomes, await batch.nothing_to_do(), SEED)
 
 
 @pytest.mark.slow
@@ -83,7 +76,7 @@ async def test_the_link_to_a_leaf_is_cut_in_the_middle(tmp_path: Path) -> None:
         link = hub.leaves["east"].link
         async with batch_of(lanes(*FEW, domains=("east",)), hub.server.url, tmp_path / "batch", **places) as batch:
             outcomes = await disturbed(batch, link.cut, link.mend, away=3.0, rate=RATE)
-            assert_exact(outcomes, await batch.nothing_to_do())
+            all_exact(outcomes, await batch.nothing_to_do(), SEED)
 
 
 async def paused(wire: Wire, lane: Lane) -> bool:
@@ -114,7 +107,7 @@ async def test_what_a_person_paused_stays_paused_whatever_else_happens(server: S
             assert await paused(wire, lane)
             assert (await wire.stream_info(lane.aggregate))["state"]["messages"] == 0
             await wire.expect(f"CONSUMER.PAUSE.{lane.source}.c", {})
-        assert_exact(await batch.judged(), await batch.nothing_to_do())
+        all_exact(await batch.judged(), await batch.nothing_to_do(), SEED)
 
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])

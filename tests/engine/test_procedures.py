@@ -44,6 +44,14 @@ class Machine:
         return self.think(observation, memory)
 
 
+class Fast(SystemClock):
+    """Ten seconds within one."""
+
+    def monotonic(self) -> float:
+        """Since some moment."""
+        return 10 * super().monotonic()
+
+
 class Late(SystemClock):
     """A clock that is fifty years behind."""
 
@@ -119,6 +127,17 @@ async def test_a_hopeless_request_ends_the_procedure_with_the_servers_words(engi
 async def test_when_the_time_is_over_it_is_left_for_the_next_pass(engine: Engine) -> None:
     end = await _run(engine, Machine(lambda observation, _: Wait(observation.now + 3600 * SECOND, "waiting")), seconds=0.2)
     assert end.result is Result.UNFINISHED
+
+
+async def test_what_is_waited_for_long_is_told_once_for_each_step(engine: Engine) -> None:
+    def think(observation: Observation, memory: Any) -> Step:
+        polls, made = memory or (0, False)
+        if polls == 40:
+            return Done() if made else Do(CreateStream(STREAM, _config("one")), "creating", (35, True))
+        return Wait(observation.now + SECOND // 40, "it comes to rest", (polls + 1, made))
+
+    await _run(replace(engine, ports=replace(engine.ports, clock=Fast())), Machine(think), seconds=300)
+    assert engine.watcher.steps == ["Stream/S: waiting: it comes to rest", "Stream/S: creating"]
 
 
 async def test_without_the_lease_nothing_is_written(engine: Engine, wire: Wire) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.engine.aftermath import Aftermath
 from reconciler.engine.assembly import make_state, tracked_ports
 from reconciler.engine.keeper import Running
+from reconciler.engine.outcome import End, Outcome, Result
 from reconciler.engine.procedures import Supervisor
 from reconciler.engine.sources import Sources
 from reconciler.engine.state import DaemonOptions, State
@@ -21,7 +24,7 @@ from reconciler.model.identity import Key
 from reconciler.observe.board import Board, Process
 from reconciler.observe.controls import StatusQuery
 from reconciler.observe.metrics import Metrics
-from reconciler.plan.change import Rules
+from reconciler.plan.change import Action, Cause, Change, Rules
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo, Write
 from tests.support import build
 from tests.support.telling import Lines, Sink, telemetry_of
@@ -69,9 +72,9 @@ class World:
         """As a keeper: whether a procedure works on it."""
         return key in self.owned
 
-    def of(self, _: Key) -> Running | None:
-        """As a keeper: none has a name here."""
-        return None
+    def of(self, key: Key) -> Running | None:
+        """As a keeper: what works on it, as far as it was begun here."""
+        return next((running for running in self.begun if key in running.keys & self.owned), None)
 
     def begin(self, running: Running, _: Supervisor) -> None:
         """As a keeper: it never ends."""
@@ -88,6 +91,7 @@ class World:
     async def sleep(self, seconds: float) -> None:
         """As a clock."""
         self.seconds += seconds
+        await asyncio.sleep(0)
 
     async def read(self, read: Read) -> Fact:
         """As a server: what the test has made of it."""
@@ -133,6 +137,19 @@ class World:
     def told(self) -> list[str]:
         """The log lines about sources."""
         return [line["event"] for line in self.lines.kept if line["event"].startswith("source.")]
+
+    def metric(self, name: str) -> float:
+        """One metric with its labels."""
+        lines = self.state.telemetry.render().decode().splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+    async def watched(self, seconds: float) -> None:
+        """As the daemon has it looked at, for so long."""
+        watch, until = asyncio.create_task(self.sources.watch()), self.seconds + seconds
+        while self.seconds < until:  # noqa: ASYNC110 - time passes only while it is watched
+            await asyncio.sleep(0)
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
     def detach(self) -> None:
         """The server does not get through any more."""
@@ -237,6 +254,45 @@ async def test_a_durable_that_is_not_there_is_looked_at_by_a_pass_and_not_kicked
     assert not world.begun
 
 
+async def test_a_kick_under_way_is_no_pause_and_does_not_end_the_stall(world: World) -> None:
+    await world.looks(6)
+    world.detach()
+    await world.looks(15)
+    (kick,) = world.begun
+    began = world.shown()["stalledSince"]
+    world.owned = set(kick.keys)
+    await world.looks(6)
+    assert (world.shown()["state"], world.shown()["pausedBy"]) == ("Stalled", None)
+    world.owned.clear()
+    await world.looks(6)
+    assert world.shown()["stalledSince"] == began
+    assert world.told() == ["source.stalled", "source.kicked"]
+
+
+async def test_a_stall_is_not_over_because_nobody_could_see_it_for_a_while(world: World) -> None:
+    await world.looks(6)
+    world.durable, world.active = None, 2 * units.SECOND + 1
+    await world.looks(12)
+    began = world.shown()["stalledSince"]
+
+    def silent(asked: Read) -> None:
+        raise NoResponders(str(asked))
+
+    world.asked = silent
+    await world.looks(6)
+    assert (world.shown()["state"], world.shown()["stalledSince"]) == ("Unknown", began)
+    assert world.metric('reconciler_sources{health="unknown"}') == 1
+    world.asked = lambda _: None
+    await world.looks(6)
+    assert (world.shown()["state"], world.shown()["stalledSince"]) == ("Stalled", began)
+    assert world.told() == ["source.stalled"]
+    world.asked = silent
+    await world.looks(6)
+    world.asked, world.durable, world.active = lambda _: None, dict(BOUND), 0
+    await world.looks(6)
+    assert world.told() == ["source.stalled", "source.recovered"]
+
+
 async def test_other_manifests_while_it_looks_make_the_look_worth_nothing(world: World) -> None:
     world.asked = lambda _: world.declare(build.stream("A", SPEC), DURABLE)
     await world.looks(3)
@@ -254,5 +310,57 @@ async def test_silence_is_waiting_and_without_a_connection_nothing_is_known(worl
     world.active = 2 * units.SECOND + 1
     await world.looks(15)
     assert (world.shown()["state"], world.shown()["cause"]) == ("Waiting", "domain")
+    assert world.metric('reconciler_source_stalled{cause="domain"}') == 1
     world.state.board.connection(False, "")
     assert (world.shown()["state"], world.shown()["cause"]) == ("Unknown", None)
+    await world.watched(6)
+    assert world.metric('reconciler_source_stalled{cause="domain"}') == 0
+    assert world.metric('reconciler_sources{health="unknown"}') == 1
+
+
+async def test_whose_durable_is_silent_is_not_asked_for_the_origin_as_well(world: World) -> None:
+    await world.looks(6)
+
+    def silent(asked: Read) -> None:
+        if asked == ConsumerInfo(C):
+            raise NoResponders(str(asked))
+
+    world.asked, world.active = silent, 2 * units.SECOND + 1
+    world.reads.clear()
+    await world.looks(30)
+    assert StreamInfo(S) not in world.reads
+    assert world.shown()["cause"] == "domain"
+
+
+async def test_a_look_that_crashes_leaves_nobody_with_what_was_seen_before(world: World) -> None:
+    await world.watched(6)
+    assert world.shown()["state"] == "Flowing"
+
+    def crash(_: Read) -> None:
+        msg = "a bug"
+        raise ZeroDivisionError(msg)
+
+    world.asked = crash
+    await world.watched(6)
+    assert (world.shown()["state"], world.shown()["message"]) == ("Unknown", "the last look crashed; the log says more")
+    assert world.metric('reconciler_sources{health="flowing"}') == 0
+    world.asked = lambda _: None
+    await world.watched(6)
+    assert world.shown()["state"] == "Flowing"
+
+
+async def test_a_kick_that_ends_settles_nothing_that_was_planned(world: World) -> None:
+    await world.looks(6)
+    world.detach()
+    await world.looks(15)
+    (kick,) = world.begun
+    blocked = Change(key=A, action=Action.BLOCKED, cause=Cause.MANIFEST)
+    world.state.open[A] = blocked
+    aftermath = Aftermath(world.state)
+    for result in (Result.APPLIED, Result.FAILED):
+        aftermath.procedure_ended(kick, Outcome(kick.change, End(result), 1.0))
+        assert world.state.open == {A: blocked}
+        assert not world.state.trouble.counts()
+        looked_at = await world.state.queue.take()
+        assert looked_at.keys <= {A, C}
+        world.state.queue.done(looked_at)

@@ -61,6 +61,12 @@ class Scene:
         assert isinstance(fact, Copied)
         return fact
 
+    async def copied_below(self, entry: Json, below: int) -> int | None:
+        """The last sequence before that; None where nobody can tell."""
+        fact = await self.reader.read(LastCopied(A, identity_of(entry), below))
+        assert isinstance(fact, Copied)
+        return fact.seq if fact.seq or fact.complete else None
+
     async def looked_at(self, entry: Json) -> tuple[int, int]:
         """The sequence that is answered for an entry, and how many messages were asked for."""
         requests = self.apis("").requests
@@ -108,6 +114,44 @@ async def test_a_durable_s_position_is_not_taken_for_a_copy(scene: Scene) -> Non
     await scene.set_sources(DURABLE)
     await asyncio.sleep(1.2)  # heartbeats have told the stream where the consumer stands
     assert (await scene.copied(DURABLE)).seq == 0
+
+
+async def test_the_last_copy_before_some_place_is_found_among_others_with_few_looks(scene: Scene) -> None:
+    await scene.copying(PLAIN, FILTERED)
+    for _ in range(60):
+        await scene.wire.publish("s.a", 5)
+        await scene.wire.publish("s.b", 5)
+        await scene.wire.publish("own", 3)
+    await scene.stored(600 + 300 + 180)
+    before = scene.apis("").requests["STREAM.MSG.GET"]
+    assert [await scene.copied_below(PLAIN, below) for below in (1, 2, 400, 600, 601, 9000)] == [0, 1, 399, 599, 600, 600]
+    assert scene.apis("").requests["STREAM.MSG.GET"] - before < 6 * 1080 / 4
+    assert [await scene.copied_below(FILTERED, below) for below in (1, 6, 11, 16, 596)] == [0, 5, 5, 15, 595]
+    assert await scene.copied_below(DURABLE, 100) == 0
+
+
+async def test_of_what_was_removed_nobody_can_tell_how_far_it_went(scene: Scene) -> None:
+    await scene.copying(PLAIN)
+    await scene.wire.publish("s.a", 9)
+    await scene.stored(9)
+    await scene.wire.expect("STREAM.PURGE.A", {"seq": 6})
+    assert [await scene.copied_below(PLAIN, below) for below in (3, 7)] == [None, 6]
+
+
+async def test_a_mirror_keeps_the_sequences_of_its_origin(scene: Scene) -> None:
+    await scene.copying()
+    await scene.wire.publish("s.a", 9)
+    await scene.wire.expect("STREAM.MSG.DELETE.S", {"seq": 6})
+    await scene.wire.expect("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}})
+    async with asyncio.timeout(20):
+        while (await scene.wire.stream_info("M"))["state"]["last_seq"] < 9:  # noqa: ASYNC110 - the server does not tell
+            await asyncio.sleep(0.02)
+    fact = await scene.reader.read(LastCopied(Key("Stream", "M"), "", 7))
+    assert isinstance(fact, Copied)
+    assert fact.seq == 5
+    last = await scene.reader.read(LastCopied(Key("Stream", "M"), identity_of(PLAIN)))
+    assert isinstance(last, Copied)
+    assert (last.seq, last.complete, bool(last.time)) == (9, True, True), "no message has to be looked at for that"
 
 
 async def test_the_time_is_that_of_the_copy(scene: Scene) -> None:

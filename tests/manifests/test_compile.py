@@ -152,6 +152,12 @@ def test_a_tombstone_needs_nothing_but_its_name(tmp_path: Path) -> None:
             'unknown-field: unknown field "nam"; did you mean name? (spec.sources[0].nam)',
         ),
         (
+            "kind: Stream\nmetadata: {name: A}\nspec:\n  subjectTransform: {src: a, dest: b, destination: c}",
+            5,
+            39,
+            'unknown-field: unknown field "destination"; there is src, dest (spec.subjectTransform.destination)',
+        ),
+        (
             "kind: Stream\nmetadata: {name: A}\nspec: {retention: workqeue}",
             4,
             8,

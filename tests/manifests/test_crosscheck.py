@@ -188,6 +188,15 @@ def test_two_leaves_with_the_same_names_are_two_consumers(tmp_path: Path) -> Non
     assert "shared-deliver-subject" in codes(refused(tmp_path, stream("A", f"sources: [{entries.replace('d.2', 'd.1')}]")))
 
 
+def test_a_durable_that_is_declared_in_another_domain_is_named(tmp_path: Path) -> None:
+    far = stream("A", "sources: [" + ENTRY.replace("name: S,", "name: S, external: {domain: leaf},") + "]")
+    near = consumer("c", "ackPolicy: flow_control, deliverSubject: d.near")
+    (warned,) = load(tmp_path, S, stream("S", "domain: leaf, subjects: [far.>]"), far, near).warnings
+    assert warned.code == "undeclared-consumer"
+    assert "is Consumer/S/c (" in warned.message
+    assert warned.message.endswith("in the wrong domain?")
+
+
 @pytest.mark.parametrize(
     ("documents", "expected"),
     [

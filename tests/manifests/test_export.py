@@ -349,9 +349,8 @@ def test_a_placeholder_is_left_out_and_said() -> None:
 
 
 def test_a_durable_that_was_not_seen_or_is_left_over_is_said() -> None:
-    far = {"name": "EV", "external": {"api": "$JS.leaf.API"}, "consumer": MANAGED}
-    spec = {"sources": [far]}
-    desired = with_durables(build.desired(build.stream("A", {"sources": [{**far, "external": {"domain": "leaf"}}]})), "default")
+    spec = {"sources": [{"name": "EV", "external": {"domain": "leaf"}, "consumer": MANAGED}]}
+    desired = with_durables(build.desired(build.stream("A", spec)), "default")
     exported = export(build.live(build.stream_info(desired.resources[Key("Stream", "A")].config)))
     assert exported.documents[0]["spec"] == spec
     assert [note for note in exported.notes if "leaf:Consumer/EV/c" in note]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.model.flow import copies, domain_of, filters_of, listened, origins
+from reconciler.model.flow import copies, domain_of, filters_of, listened, origins, with_domains
 from reconciler.model.identity import Key
 
 
@@ -54,3 +54,22 @@ def test_origins_are_sources_and_mirror() -> None:
 @pytest.mark.parametrize(("wire", "may"), [(b'{"subjects":["a"]}', False), (b'{"mirror":{}}', True), (b'{"sources":[]}', True)])
 def test_the_cheap_look_misses_no_copy(wire: bytes, may: bool) -> None:
     assert copies(wire) is may
+
+
+@pytest.mark.parametrize(
+    ("external", "written"),
+    [
+        ({"api": "$JS.leaf.API"}, {"domain": "leaf"}),
+        ({"api": "$JS.leaf.API", "deliver": "d"}, {"domain": "leaf", "deliver": "d"}),
+        ({"api": "JS.import.API"}, {"api": "JS.import.API"}),
+        ({"api": "$JS.API"}, {"api": "$JS.API"}),
+        ({"api": "$JS.a.b.API"}, {"api": "$JS.a.b.API"}),
+        (None, None),
+    ],
+)
+def test_a_domain_is_written_for_the_prefix_that_it_is_short_for(external: object, written: object) -> None:
+    entry = {"name": "S", "external": external}
+    assert with_domains({"sources": [entry], "mirror": entry}) == {
+        "sources": [{"name": "S", "external": written}],
+        "mirror": {"name": "S", "external": written},
+    }

@@ -170,6 +170,24 @@ def test_what_is_heard_and_acknowledged_flows_however_busy(silences: list[int], 
     assert not watch.told
 
 
+@pytest.mark.parametrize("rate", [1, 50, 140])
+def test_steady_messages_flow_though_the_server_acknowledges_only_every_thousandth(rate: int) -> None:
+    """An acknowledgement is due at a heartbeat, which comes when a second is quiet, or when a thousand wait for it."""
+    watch = Watch()
+    for delivered in range(0, rate * 120, rate * 3):
+        health = watch.look(stream(), durable=durable(delivered, delivered // 1000 * 1000), origin=origin(delivered))
+        assert health.state == "Flowing"
+
+
+def test_without_acknowledgements_it_is_stalled_once_nothing_more_is_delivered() -> None:
+    watch = Watch().begin()
+    for delivered in range(100, 1000, 100):
+        assert watch.look(stream(), durable=durable(delivered, 0), origin=origin(delivered)).state == "Flowing"
+    stopped = watch.now + 3 * SECOND
+    health = watch.until_held_up(stream(), durable=durable(1000, 0), origin=origin(2000))
+    assert (health.cause, health.stalled_since) == ("flow-control", stopped)
+
+
 def test_recovery_takes_two_looks_and_begins_a_new_count() -> None:
     watch = Watch().begin()
     held = watch.until_held_up(silent_since, durable=durable(bound=False))
@@ -266,15 +284,24 @@ def test_a_reset_backwards_is_told_once_though_the_server_has_reset_it_before(be
 def test_a_reset_forwards_is_told_with_what_it_skipped(acknowledged: bool) -> None:
     watch = Watch().begin()
     watch.look(stream(), durable=durable(100), origin=origin(150))
-    watch.look(stream(), durable=durable(150, 150 if acknowledged else 139, begun=139), origin=origin(150))
+    later = durable(150, 150 if acknowledged else 139, begun=139)
+    watch.look(stream(), durable=later, origin=origin(150), stored_below=120)
     (told,) = watch.told
-    assert (told.kind, told.first, told.last) == ("reset", 101, 139)
+    assert (told.kind, told.first, told.last) == ("reset", 121, 139)
+
+
+@pytest.mark.parametrize("stored", [139, None])
+def test_a_durable_that_was_attached_again_further_on_has_skipped_nothing_that_is_stored(stored: int | None) -> None:
+    watch = Watch().begin()
+    watch.look(stream(), durable=durable(100), origin=origin(150))
+    watch.look(stream(), durable=durable(150, 139, begun=139), origin=origin(150), stored_below=stored)
+    assert not watch.told
 
 
 def test_where_sequences_are_missing_nothing_is_called_skipped_that_may_have_been_delivered() -> None:
     watch = Watch().begin()
     watch.look(stream(), durable=durable(100), origin=origin(150))
-    watch.look(stream(), durable=durable(150, begun=139), origin=origin(150, num_deleted=39))
+    watch.look(stream(), durable=durable(150, begun=139), origin=origin(150, num_deleted=39), stored_below=100)
     assert not watch.told
 
 

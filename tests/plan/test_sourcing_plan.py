@@ -14,7 +14,7 @@ from reconciler.model.identity import Key
 from reconciler.model.live import EVERY_STREAM
 from reconciler.model.marker import Marker, read_marker
 from reconciler.model.sourcing import durables_read
-from reconciler.plan.change import Action, Change, Plan, Rules
+from reconciler.plan.change import Action, Cause, Change, Plan, Rules
 from reconciler.plan.plan import plan
 from reconciler.procedures.migrate_source import MigrateSource
 from reconciler.procedures.requests import LastCopied, StreamInfo, Unanswered, UpdateConsumer
@@ -97,6 +97,8 @@ def test_what_a_person_paused_is_not_resumed(form: dict[str, object]) -> None:
     there = world(copier(managed()))
     there.pause("c")
     refused(after(there, copier(form)), "paused-by-person", "was paused until")
+    (reason,) = the_change(after(there, copier(form))).reasons
+    assert "`reconciler consumer resume S c`" in reason.way_out
     there.resume("c")
     assert migrates(after(there, copier(form)))
 
@@ -184,6 +186,20 @@ def test_nothing_is_done_while_the_origin_s_domain_does_not_answer() -> None:
     live = replace(live_of(there.server), unknown=silent)
     found = plan(manifests(origin(), copier(plain(), far)), live, SYNC)
     refused(found, "unknown", "the leaf is away")
+    assert "its domain is called leaf" in next(change for change in found.changes if change.key == A).reasons[0].way_out
+
+
+def test_what_does_not_answer_is_not_called_missing() -> None:
+    there = world(copier(managed()))
+    at_leaf = replace(stream("EV", {"subjects": ["ev.>"]}), key=Key("Stream", "EV", "", "leaf"))
+    unseen = {Key("Stream", EVERY_STREAM, "", "leaf"): "the leaf is away"}
+    (far,) = plan(manifests(origin(), copier(managed()), at_leaf), replace(live_of(there.server), unknown=unseen), SYNC).changes
+    assert (far.action, far.cause) == (Action.BLOCKED, Cause.UNKNOWN)
+    there.remove("c")
+    silent = replace(live_of(there.server), unknown={Key("Consumer", "c", "S"): "no answer"})
+    change = the_change(plan(manifests(origin(), copier(managed())), silent, SYNC))
+    assert (change.action, change.cause) == (Action.BLOCKED, Cause.UNKNOWN)
+    assert the_change(after(there, copier(managed()))).cause is Cause.MISSING
 
 
 def test_a_question_that_nobody_answers_blocks() -> None:

@@ -27,6 +27,7 @@ class Server:
     sources: list[dict[str, Any]] = field(default_factory=lambda: [OTHER, ENTRY])
     attaches: bool = True
     bound: bool = False
+    heard: bool = True
     now: int = 10**9
     writes: list[list[str]] = field(default_factory=list)
     durable: bool = True
@@ -36,8 +37,14 @@ class Server:
         if isinstance(read, ConsumerInfo):
             return {"push_bound": self.bound} if self.durable else Absent()
         assert read == StreamInfo(A)
-        told = [{"name": one["name"], "active": 10**8 if self.bound or one == OTHER else -1} for one in self.sources]
+        told = [self.told(one) for one in self.sources]
         return {"config": {"name": "A", "max_msgs": 7, "sources": list(self.sources)}, "sources": told}
+
+    def told(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """How an entry fares; all others than the one that is kicked are heard."""
+        parts = ("name", "external", "filter_subject")
+        heard = entry != ENTRY or (self.bound and self.heard)
+        return {name: entry[name] for name in parts if name in entry} | {"active": 10**8 if heard else -1}
 
     def write(self, config: bytes) -> None:
         """UPDATE."""
@@ -90,6 +97,13 @@ def test_what_flows_already_is_left_alone() -> None:
     server = Server(bound=True)
     assert run(server) == Done(("it flows",))
     assert not server.writes
+
+
+def test_what_another_origin_of_that_name_is_heard_of_is_not_taken_for_it() -> None:
+    elsewhere = {"name": "S", "external": {"api": "$JS.leaf.API"}, "consumer": {"name": "c", "deliver_subject": "e"}}
+    server = Server(sources=[elsewhere, ENTRY], bound=True, heard=False)
+    run(server)
+    assert server.writes == [["S", "c"], ["S", "S"]]
 
 
 def test_it_ends_when_that_does_not_help() -> None:

@@ -14,7 +14,7 @@ import pytest
 from reconciler.model.desired import Desired
 from reconciler.model.normal import normal_consumer, normal_stream
 from tests.support.kept_worlds import KeptWorld, assert_exact, world_of
-from tests.support.procedure_driver import NO_CRASH
+from tests.support.procedure_driver import NO_CRASH, Crash
 from tests.support.source_keeper import Keeper, Killed, manifests
 from tests.support.source_world import SourceWorld
 from tests.support.sourcing_declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
@@ -64,6 +64,25 @@ def test_a_refusal_before_the_point_of_no_return_changes_nothing_and_after_it_th
         keeper.refuse, keeper.obstinate = -1, False
         keeper.bring(after)
         assert_exact(keeper, after, *filter(None, [row.kept]))
+
+
+@RETENTION
+@pytest.mark.parametrize(
+    "name", ["ephemeral to managed", "managed renamed", "managed, transformed", "managed to user of the same name"]
+)
+def test_a_refusal_of_what_goes_on_after_a_kill_takes_nothing_back_that_is_under_way(name: str, retention: str) -> None:
+    row = ROWS[name]
+    before, after = row.manifests(retention)
+    world = world_of(before, retention)
+    smooth = Keeper(copy.deepcopy(world))
+    smooth.bring(after)
+    for number in range(len(smooth.writes)):
+        keeper = Keeper(copy.deepcopy(world), crash=Crash(write=number, executed=True))
+        with contextlib.suppress(Killed):
+            keeper.attempt(after)
+        keeper.crash, keeper.refuse = NO_CRASH, len(keeper.writes)
+        keeper.bring(after)
+        assert_exact(keeper, after, *filter(None, [row.kept]), where=f"{number}: {smooth.writes[number]}")
 
 
 THIRD = {

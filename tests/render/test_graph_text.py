@@ -189,6 +189,12 @@ def test_lines_are_cut_and_what_does_not_print_is_escaped(draw: Callable[[Topolo
     assert '"a\\x1b[31m\\nb"' in lines
 
 
+@formats
+def test_a_filter_that_leaves_nothing_out_is_not_written(draw: Callable[[Topology], str], read: Callable[[str], Read]) -> None:
+    found = read(draw(topology(edge(key("S"), key("A"), durable="c", filters=(">",)))))
+    assert [lines for _, _, lines in found.edges] == [["ephemeral: c"]]
+
+
 def test_colours_are_those_of_the_state() -> None:
     states = ("", "Flowing", "Paused", "Waiting", "Stalled", "Error", "Unknown")
     text = mermaid(topology(*(edge(key(f"S{number}"), key("T"), state=state) for number, state in enumerate(states))))

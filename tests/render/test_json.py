@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from reconciler.model.identity import Key
+from reconciler.plan.change import Action, Cause, Change, FieldDiff
 from reconciler.render.json import Ended, apply_document, plan_document
 from tests.support.contract import APPLIED, PLAN, conforms
 from tests.support.plans import everything, plan_of
@@ -21,6 +22,15 @@ def test_an_update_carries_fields_and_author() -> None:
     assert change["fields"][0] == {"path": "ackWait", "from": "30s", "to": "45s"}
     assert change["by"] == {"client": "nats CLI", "user": "bob", "at": "2026-01-31T12:00:00Z"}
     assert change["procedure"] is None
+
+
+def test_entries_say_the_domain_as_a_manifest_does() -> None:
+    entry = {"name": "S", "external": {"api": "$JS.leaf.API"}}
+    change = Change(
+        key=Key("Stream", "A"), action=Action.UPDATE, cause=Cause.DRIFT, fields=(FieldDiff("sources", [{"name": "S"}], [entry]),)
+    )
+    (document,) = plan_document(plan_of(change))["changes"]
+    assert document["fields"][0]["to"] == [{"name": "S", "external": {"domain": "leaf"}}]
 
 
 def test_a_procedure_carries_its_description() -> None:

@@ -30,6 +30,12 @@ def test_it_shows_sum_rows_details_and_fingerprint() -> None:
     assert "fingerprint `sha256:f00`" in text
 
 
+def test_a_procedure_says_what_else_it_touches_and_what_to_mind() -> None:
+    text = plan_markdown(everything())
+    assert "- workers stand still" in text
+    assert "Also touches Consumer/BILLING/z." in text
+
+
 def test_it_always_fits_and_counts_what_did_not() -> None:
     text = plan_markdown(plan_of(*many(3000)))
     assert len(text) < LIMIT

@@ -51,6 +51,21 @@ def test_long_lists_show_only_what_goes_and_comes() -> None:
     assert "        filterSubjects: - billing.0, + billing.9, 8 kept" in lines_of(everything())
 
 
+def test_entries_that_would_run_into_each_other_have_lines_of_their_own_and_say_the_domain() -> None:
+    far = {"external": {"api": "$JS.leaf.API"}}
+    old = [{"name": name, **far, "consumer": {"name": "to_all", "serverManaged": True}} for name in ("ONE", "TWO")]
+    new = [{**old[0], "consumer": {"name": "renamed", "serverManaged": True}}, old[1]]
+    fields = (FieldDiff("sources", old, new),)
+    change = Change(key=Key("Stream", "ALL"), action=Action.UPDATE, cause=Cause.MANIFEST, fields=fields)
+    text = lines_of(plan_of(change))
+    start = text.index("        sources:")
+    assert text[start + 1 : start + 4] == [
+        "          - {name: ONE, external: {domain: leaf}, consumer: {name: to_all, serverManaged: true}}",
+        "          + {name: ONE, external: {domain: leaf}, consumer: {name: renamed, serverManaged: true}}",
+        "          1 kept",
+    ]
+
+
 def test_a_procedure_shows_steps_point_of_no_return_and_duplicates() -> None:
     text = lines_of(everything())
     start = text.index("        1. pause")
@@ -63,6 +78,12 @@ def test_a_procedure_shows_steps_point_of_no_return_and_duplicates() -> None:
         "        30 messages will be delivered again",
         "        note: workers stand still",
     ]
+
+
+def test_what_could_not_be_looked_at_is_not_called_missing() -> None:
+    unseen = Reason("unknown", "nobody answers", "look again")
+    change = Change(key=Key("Stream", "FAR", "", "leaf"), action=Action.BLOCKED, cause=Cause.MISSING, reasons=(unseen,))
+    assert "    ! leaf:Stream/FAR  blocked" in lines_of(plan_of(change))
 
 
 def test_a_blocked_change_says_why_and_the_way_out() -> None:

@@ -43,10 +43,13 @@ class Verdict:
     disordered: list[bytes]
     strangers: list[bytes]
     """Held, and never published."""
+    twice: list[bytes]
+    """Stored twice in the source, since a publisher that got no answer sent it again: a workqueue that was killed does not know
+    any more what it had before."""
 
     @property
     def exact(self) -> bool:
-        """Every id once, in order, and nothing else."""
+        """Every id once for each time the source has stored it, in order, and nothing else."""
         return not (self.missing or self.duplicates or self.disordered or self.strangers)
 
     def __str__(self) -> str:
@@ -63,21 +66,27 @@ def judge(held: Iterable[Held], loads: Iterable[Sent]) -> Verdict:
     loads = list(loads)
     wanted = set[bytes]().union(*(load.ids() for load in loads))
     doubtful = set[bytes]().union(*(load.doubtful() for load in loads))
+    resent = sum(load.resent for load in loads)
     times: Counter[bytes] = Counter()
+    origins: dict[bytes, set[int]] = {}
     newest: dict[bytes, int] = {}
     disordered: list[bytes] = []
     for message in held:
         times[message.id] += 1
+        origins.setdefault(message.id, set()).add(message.origin)
         tag = message.id.rpartition(b".")[0]
         if times[message.id] == 1 and message.origin <= newest.get(tag, 0) and message.origin:
             disordered.append(message.id)
         newest[tag] = max(newest.get(tag, 0), message.origin)
+    again = [each for each, number in times.items() if number > 1]
+    twice = [each for each in again if len(origins[each]) == times[each]] if resent else []
     return Verdict(
         published=len(wanted),
         missing=sorted(wanted - times.keys()),
-        duplicates=[each for each, number in times.items() if number > 1],
+        duplicates=sorted({*again} - {*twice}),
         disordered=disordered,
         strangers=sorted(times.keys() - wanted - doubtful),
+        twice=twice,
     )
 
 
@@ -106,6 +115,12 @@ async def stuck(wire: Wire, source: str, seconds: float = 10.0) -> int:
             return left
         await asyncio.sleep(_GLANCE)
     return 0
+
+
+async def due(wire: Wire, source: str) -> int:
+    """Messages that some consumer is to be given, or has not acknowledged."""
+    consumers = (await wire.expect(f"CONSUMER.LIST.{source}"))["consumers"] or []
+    return sum(each["num_pending"] + each["num_ack_pending"] for each in consumers)
 
 
 def _read(url: str, stream: str, api: str) -> list[Held]:

@@ -92,6 +92,8 @@ class ModelServer:
             seq = min(consumer.redeliver)
             consumer.redeliver.discard(seq)
             return seq
+        if consumer.cursor > stream.last:
+            return None
         waiting = ((seq, subject) for seq, (subject, _) in stream.messages.items() if seq >= consumer.cursor)
         seq = next((seq for seq, subject in waiting if consumer.wants(subject)), 0)
         if not seq:
@@ -158,7 +160,7 @@ class ModelServer:
         pause = {"pause_until": units.format_time(consumer.paused_until)} if consumer.paused_until else {}
         floor = consumer.floor if consumer.count or self.level > 1 else 0  # 2.11 shows 0 before the first acknowledgement
         key = next(place for place, one in self.consumers.items() if one is consumer)
-        ahead = [(s, text) for s, (text, _) in self.streams[key[0]].messages.items() if s >= consumer.cursor]
+        ahead = Counter(text for s, (text, _) in self.streams[key[0]].messages.items() if s >= consumer.cursor)
         info: dict[str, Any] = {
             "stream_name": key[0],
             "name": name,
@@ -167,7 +169,7 @@ class ModelServer:
             "delivered": {"consumer_seq": consumer.count, "stream_seq": consumer.delivered},
             "ack_floor": {"stream_seq": floor},
             "num_ack_pending": len(consumer.pending),
-            "num_pending": sum(consumer.wants(text) for _, text in ahead),
+            "num_pending": sum(count for text, count in ahead.items() if consumer.wants(text)),
             "ts": units.format_time(self.now),
         }
         bound = self.sourcing.bound(Key("Consumer", name, key[0]))

@@ -205,14 +205,15 @@ class Sourcing:
         for name, sources in list(self.sources.items()):
             for source in sources:
                 self._retry(name, source)
-                for _ in range(self.quota):
-                    self._copy_one(name, source)
+                self._copy(name, source)
                 if self._alive(source):
                     source.heard = self.server.now
 
-    def _copy_one(self, name: str, source: Source) -> None:
-        taken = self._take(source)
-        if taken:
+    def _copy(self, name: str, source: Source) -> None:
+        for _ in range(self.quota):
+            taken = self._take(source)
+            if taken is None:
+                return
             self._store(name, source.identity, taken)
 
     def _take(self, source: Source) -> tuple[str, int, str] | None:
@@ -226,6 +227,8 @@ class Sourcing:
     def _next(self, source: Source, origin: Stream) -> int | None:
         if source.durable:
             return self.server.deliver(source.durable)
+        if source.cursor > origin.last:
+            return None
         chosen = copied_subjects(source.entry) or (">",)
         ahead = (seq for seq, (text, _) in origin.messages.items() if seq >= source.cursor and subjects.covered(text, chosen))
         seq = next(ahead, None)

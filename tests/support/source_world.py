@@ -6,14 +6,13 @@ Invariant: messages are told apart by ids, never counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from reconciler.model.identity import Key
-from reconciler.procedures.machine import Procedure
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,
@@ -26,14 +25,11 @@ from reconciler.procedures.requests import (
     UpdateStream,
 )
 from tests.support.model_server import ModelServer
-from tests.support.procedure_driver import NO_CRASH, Crash, Run, run
 
 S, A = Key("Stream", "S"), Key("Stream", "A")
 OWN = ("own.>",)
 PLAIN = {"name": "S"}
 """An ephemeral entry for all of S."""
-BUSY_STEPS = 60
-"""Somebody publishes before so many of a procedure's steps; after that a backlog can be worked off."""
 FAR = "2099-01-01T00:00:00Z"
 QUIET = 12
 """Seconds in which nothing is copied, after which nothing will be."""
@@ -121,17 +117,6 @@ class SourceWorld:
             before = self._position()
             self.server.advance(1.0)
             still = still + 1 if self._position() == before else 0
-
-    def between(self, steps: int = BUSY_STEPS) -> Callable[[], None]:
-        """For the driver: before each of so many steps somebody publishes, and always messages are copied."""
-        left = iter(range(steps))
-
-        def live() -> None:
-            if next(left, None) is not None:
-                self.publish()
-            self.server.sourcing.pass_time()
-
-        return live
 
     # -- what became of it -------------------------------------------------------------------------------------------
 
@@ -223,21 +208,3 @@ def attached(retention: str = "limits", level: int = 5) -> SourceWorld:
     world.copy(through("c"))
     world.live()
     return world
-
-
-def every_crash(
-    build: Callable[[], tuple[SourceWorld, Procedure]], silence: float = 0
-) -> Iterator[tuple[Crash, SourceWorld, Run]]:
-    """The same procedure without a crash, then with one at every write (sent, or just not) and before every step.
-
-    `build` makes the same world each time. Nobody comes back before `silence` (seconds) is over.
-    """
-    world, machine = build()
-    smooth = run(machine, world.server, NO_CRASH, world.between())
-    yield NO_CRASH, world, smooth
-    crashes = [Crash(write=n, executed=done) for n in range(len(smooth.writes)) for done in (False, True)]
-    crashes += [Crash(step=n) for n in range(smooth.steps)]
-    for crash in crashes:
-        world, machine = build()
-        late = Crash(crash.write, crash.executed, crash.step, silence=int(silence * 10**9))
-        yield late, world, run(machine, world.server, late, world.between())

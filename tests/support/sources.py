@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.daemons import Daemon
+from tests.support.until import until
 from tests.support.wire import Json, Wire
 
 NAMED_WITHIN = 15.0
@@ -56,6 +57,16 @@ async def until_source(daemon: Daemon, name: str, holds: Callable[[Json], bool],
         await asyncio.sleep(0.1)
     msg = f"{name} is not like that within {seconds} s: {found}\n{daemon.log()[-3000:]}"
     raise AssertionError(msg)
+
+
+async def told(daemon: Daemon, event: str, count: int = 1, seconds: float = NAMED_WITHIN) -> list[Json]:
+    """The log lines of an event, as soon as there are so many."""
+
+    async def there() -> bool:
+        return len(daemon.lines(event)) >= count
+
+    await until(there, seconds)
+    return daemon.lines(event)
 
 
 def stalls(*causes: str) -> Callable[[Json], bool]:

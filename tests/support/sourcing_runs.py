@@ -43,9 +43,11 @@ class Outcome:
     verdict: Verdict
     rate: float
     stuck: int
-    seconds: float
-    """From the manifests to the end of the migration."""
+    seconds: float | None
+    """From the manifests to the end of the migration; None where nothing was changed, or nothing came of it."""
     trouble: str = ""
+    revived: int = 0
+    """Acknowledged messages that a server which was killed has in its stream again; nobody is given them any more."""
 
     @property
     def exact(self) -> bool:
@@ -55,7 +57,9 @@ class Outcome:
     def __str__(self) -> str:
         verdict = "ok  " if self.exact else "FAIL"
         trouble = f": {self.trouble}" if self.trouble else ""
-        return f"{verdict} {self.lane.name}: {self.rate:.0f}/s, {self.verdict}, stuck {self.stuck}, {self.seconds:.1f} s{trouble}"
+        revived = f", revived {self.revived}" if self.revived else ""
+        took = "" if self.seconds is None else f", {self.seconds:.1f} s"
+        return f"{verdict} {self.lane.name}: {self.rate:.0f}/s, {self.verdict}, stuck {self.stuck}{revived}{took}{trouble}"
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,11 @@ class Batch:
             for (lane, _), sent in zip(loads, await asyncio.gather(*(load.stop() for _, load in loads)), strict=True):
                 self.sent.setdefault(lane, []).append(sent)
 
-    async def migrated(self, running: Daemon, since: float = 0.0) -> None:
+    async def migrated(self, running: Daemon, since: float = 0.0, patience: float = PATIENCE) -> None:
         """Waits until all lanes are as declared (mirrors: refused); notes how long each took, or why it is not over."""
         since = since or time.monotonic()
         waiting, refused = list(self.lanes), dict[Lane, float]()
-        while waiting and time.monotonic() - since < PATIENCE:
+        while waiting and time.monotonic() - since < patience:
             document, now = await running.status(), time.monotonic()
             for lane in list(waiting):
                 state = _state(document, lane)
@@ -156,24 +160,28 @@ class Batch:
                     waiting.remove(lane)
             await asyncio.sleep(_GLANCE)
         document = await running.status()
-        self.trouble |= {lane: f"not over after {PATIENCE:g} s: {_reasons(document, lane)}" for lane in waiting}
+        self.trouble |= {lane: f"not over after {patience:g} s: {_reasons(document, lane)}" for lane in waiting}
         self.trouble |= {lane: "a mirror was changed" for lane in self.lanes if lane.row.mirror and lane in self.took}
 
-    async def judged(self) -> list[Outcome]:
-        """Every lane, once everything has arrived."""
-        return list(await asyncio.gather(*(self._judge(lane) for lane in self.lanes)))
+    async def judged(self, *, killed: bool = False) -> list[Outcome]:
+        """Every lane, once everything has arrived; `killed`: the server was."""
+        return list(await asyncio.gather(*(self._judge(lane, killed=killed) for lane in self.lanes)))
 
-    async def _judge(self, lane: Lane) -> Outcome:
+    async def _judge(self, lane: Lane, *, killed: bool) -> Outcome:
         sent, home = self.sent[lane], self.places[""]
         await aggregate.settled(home.wire, lane.aggregate, sum(len(each.ids()) for each in sent), ARRIVAL)
         verdict = aggregate.judge(await aggregate.held(home.url, lane.aggregate), sent)
-        stuck = 0
+        stuck = revived = 0
         for domain in lane.domains if lane.retention != "limits" else ():
-            stuck += await aggregate.stuck(self.places[domain].wire, lane.source)
+            left = await aggregate.stuck(self.places[domain].wire, lane.source, ARRIVAL)
+            if left and killed and not await aggregate.due(self.places[domain].wire, lane.source):
+                revived += left
+            else:
+                stuck += left
         config = (await home.wire.stream_info(lane.aggregate))["config"]
         assert not config.get("duplicate_window"), "the aggregate would hide what arrives twice"
-        took = self.took.get(lane, float("nan"))
-        return Outcome(lane, verdict, min(each.rate for each in sent), stuck, took, self.trouble.get(lane, ""))
+        slowest = min(each.rate for each in sent)
+        return Outcome(lane, verdict, slowest, stuck, self.took.get(lane), self.trouble.get(lane, ""), revived)
 
     async def nothing_to_do(self) -> list[str]:
         """Three plans, and a daemon that is started anew: what any of them finds to do."""
@@ -187,6 +195,14 @@ class Batch:
             found += [f"done anew: {line}" for line in again.lines("change.ended") if line["resource"] not in refused]
             await again.stop()
         return found
+
+
+def all_exact(outcomes: Iterable[Outcome], found_to_do: Iterable[str], seed: int) -> None:
+    """Tells about each that is not, and about all that was still found to do."""
+    wrong = [str(outcome) for outcome in outcomes if not outcome.exact]
+    assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
+    found = list(found_to_do)
+    assert not found, "\n".join(found)
 
 
 def side_of(lane: Lane, *, after: bool) -> Side:

@@ -66,10 +66,16 @@ class _Patient(Route):
 
 
 class _Observed(SystemClock):
-    """Keeps account of what is slept."""
+    """Keeps account of what is slept, and of how long answers were awaited."""
 
     def __init__(self) -> None:
-        self.slept = 0.0
+        self.slept = self.asked = self._last = 0.0
+
+    def answered(self, _kind: str, _result: str, seconds: float) -> None:
+        """A request was answered just now; what two of them took together counts once."""
+        now = time.monotonic()
+        self.asked += now - max(now - seconds, self._last)
+        self._last = now
 
     async def sleep(self, seconds: float) -> None:
         """Sleeps."""
@@ -120,6 +126,8 @@ class _Taken:
 
     wall: float
     waited: float
+    asked: float = 0.0
+    """Waiting for the answers of a server."""
 
     @property
     def awake(self) -> float:
@@ -169,7 +177,7 @@ class Sourcing:
         began = time.perf_counter()
         clock = await self._apply(route, _managed("c"))
         await self._arrived(route)
-        return _Taken(time.perf_counter() - began, clock.slept)
+        return _Taken(time.perf_counter() - began, clock.slept, clock.asked)
 
     async def _first_bare(self, route: _Patient) -> _Taken:
         await self._source(route)
@@ -190,19 +198,19 @@ class Sourcing:
             await route.consumer("create", route.durable())
         await self._reading(route, route.through() if row.durable else {})
 
-        async def work() -> float:
+        async def work() -> tuple[float, float]:
             await row.bare(route)
-            return route.waited
+            return route.waited, 0.0
 
         return await self._loaded(route, work)
 
-    async def _loaded(self, route: _Patient, work: Callable[[], Awaitable[float]]) -> _Taken:
-        """The work at full rate; `work` tells what it has waited."""
+    async def _loaded(self, route: _Patient, work: Callable[[], Awaitable[tuple[float, float]]]) -> _Taken:
+        """The work at full rate; `work` tells what it has waited, and what of the rest for answers."""
         async with publishing(self.url, [f"{route.source}.a"], rate=self.rate) as load:
             await asyncio.sleep(_UNDER_LOAD)
             began = time.perf_counter()
-            waited = await work()
-            taken = _Taken(time.perf_counter() - began, waited)
+            waited, asked = await work()
+            taken = _Taken(time.perf_counter() - began, waited, asked)
             await asyncio.sleep(_UNDER_LOAD)
             sent = await load.stop()
         await aggregate.settled(self.wire, route.aggregate, sent.count)
@@ -212,14 +220,16 @@ class Sourcing:
             raise RuntimeError(msg)
         return taken
 
-    async def _apply_timed(self, route: _Patient, entry: Json) -> float:
-        return (await self._apply(route, entry)).slept
+    async def _apply_timed(self, route: _Patient, entry: Json) -> tuple[float, float]:
+        clock = await self._apply(route, entry)
+        return clock.slept, clock.asked
 
     async def _apply(self, route: _Patient, entry: Json | None) -> _Observed:
         """Manifests written, loaded, planned, applied; None: the source alone."""
         file = self.scratch / f"{route.source}.yaml"
         write(file, _documents(route, entry))
         clock = _Observed()
+        self.apis("").on_answer = clock.answered
         neighbours = replace(ports(self.apis), clock=clock)
         planned = await make_plan(Loader().load([str(file)]).desired, Rules(), neighbours.reader)
         applied = await apply_plan(planned, neighbours, ApplyOptions())
@@ -272,6 +282,7 @@ def _measure(name: str, pairs: list[tuple[_Taken, _Taken]], demanded: float = 0.
                 statistics.median((engine.wall - demanded) / (bare.wall - demanded) for engine, bare in pairs)
             ),
             "ms_awake": awake,
+            "ms_asking": rounded(1000 * statistics.median(engine.asked for engine, _ in pairs)),
         },
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -22,7 +23,7 @@ def check_sourcing(declarations: Declarations) -> Iterator[Fault]:
     for entry in declarations.entries:
         yield from _check_origin(declarations, entry, domains)
         if entry.deliver_subject:
-            yield from _check_own_durable(declarations, entry)
+            yield from _check_own_durable(declarations, entry, domains)
     yield from _check_cycles(declarations)
 
 
@@ -46,7 +47,7 @@ def _check_origin(declarations: Declarations, entry: Entry, domains: set[str]) -
         return
     retention = origin.config.get("retention", "limits")
     if retention != "limits" and not entry.durable:
-        message = f"{entry.origin} has retention {retention}: servers below 2.14 lose messages without a consumer in this entry"
+        message = f"{entry.origin} has retention {retention}: without a consumer here, servers before 2.14 lose messages"
         yield _warning(entry, "ephemeral-source", message, "name")
     starts = entry.config.get("opt_start_seq") or entry.config.get("opt_start_time")
     if retention == "workqueue" and entry.durable and starts:
@@ -59,7 +60,7 @@ def _check_origin(declarations: Declarations, entry: Entry, domains: set[str]) -
             yield _warning(entry, "filter-outside-stream", message, "filterSubject")
 
 
-def _check_own_durable(declarations: Declarations, entry: Entry) -> Iterator[Fault]:
+def _check_own_durable(declarations: Declarations, entry: Entry, domains: set[str]) -> Iterator[Fault]:
     key = entry.durable_key
     if key is None or entry.unmanaged:
         return
@@ -68,7 +69,10 @@ def _check_own_durable(declarations: Declarations, entry: Entry) -> Iterator[Fau
         return
     declared = declarations.by_key.get(key)
     if declared is None:
-        message = f"{key} is not declared here; declare it, or say unmanaged: true"
+        twins = (declarations.by_key.get(replace(key, domain=domain)) for domain in sorted(domains))
+        twin = next(filter(None, twins), None)
+        meant = f"; is {twin.key} ({twin.location}) in the wrong domain?" if twin else ""
+        message = f"{key} is not declared here{meant or '; declare it, or say unmanaged: true'}"
         yield _warning(entry, "undeclared-consumer", message, "consumer", "name")
         return
     config = declared.config
