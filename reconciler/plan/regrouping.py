@@ -20,7 +20,7 @@ from reconciler.plan.change import Reason
 from reconciler.plan.display import in_short
 from reconciler.plan.readers import Reader, is_placeholder, origin_info, origin_subjects
 from reconciler.plan.scene import Scene
-from reconciler.procedures.slots import place_of
+from reconciler.procedures.slots import durable_key, place_of
 
 
 def regrouped(scene: Scene, aggregate: Key, readers: Sequence[Reader]) -> Iterator[Reason]:
@@ -45,7 +45,8 @@ def _before(scene: Scene, reader: Reader) -> list[str]:
     """What an entry copies now."""
     if reader.live is None:
         return []
-    seen = scene.live.consumer(reader.old) if reader.old else None
+    key = durable_key(reader.live, reader.stream)  # not `old`, which may be what is left of another one
+    seen = scene.live.consumer(key) if key else None
     if seen is not None:
         return _spelled(scene, reader, filters_of(seen.config))
     if reader.old_name and _retention(scene, reader) == "workqueue":
@@ -78,7 +79,7 @@ def _retention(scene: Scene, reader: Reader) -> str:
 
 def _reason(scene: Scene, aggregate: Key, giver: Reader, passing: list[str]) -> Iterator[Reason]:
     retention = _retention(scene, giver)
-    what = f"{in_short(passing)} of {giver.origin or giver.live} would pass from one entry to another"
+    what = f"{in_short(passing)} of {giver.origin or 'an imported stream'} would pass from one entry to another"
     if retention == "workqueue":
         way_out = "do it in two steps: first take the subjects away from the one, then give them to the other"
         yield Reason("swap", f"{what}, and a workqueue has one reader for a subject", way_out)

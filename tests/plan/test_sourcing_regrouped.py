@@ -87,6 +87,14 @@ def test_a_declared_durable_that_would_get_the_subjects_is_not_made_either() -> 
     assert (change.key, change.action) == (A, Action.BLOCKED)
 
 
+def test_what_is_left_of_another_durable_does_not_hide_that_subjects_pass() -> None:
+    world = there(origin(), copier(dealt("c", "s.a"), dealt("f", "s.b")))
+    Keeper(world, refuse=3).attempt(manifests(origin(), copier(dealt("c", "s.a"))))
+    assert ("S", "f") in world.server.consumers, "else nothing is left over"
+    change = of_a(planned(manifests(origin(), copier(dealt("d", "s.a"), dealt("c", "s.b"))), world.server))
+    assert any("s.a of Stream/S would pass" in str(text) for text in (*change.reasons, *change.notes))
+
+
 def test_an_entry_that_comes_beside_another_one_takes_nothing_away() -> None:
     world = there(origin(), copier(dealt("c", "s.a")))
     wanted = manifests(origin(), copier(dealt("d", "s.a"), dealt("e", "s.b")))

@@ -169,7 +169,7 @@ def judged(world: KeptWorld, plan: Plan, deeds: Deeds) -> None:
     assert world.in_order(), said
 
 
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=60)
 @given(st.sampled_from(sorted(FORMS)), turns(), st.sampled_from(RETENTIONS), st.sampled_from((4, 5)))
 def test_whatever_is_declared_and_whenever_it_is_killed_each_message_arrives_once(
     first: str, course: list[Turn], retention: str, level: int
@@ -180,7 +180,7 @@ def test_whatever_is_declared_and_whenever_it_is_killed_each_message_arrives_onc
     judged(world, planned(wanted(course[-1].form, retention), world.server, RULES), deeds)
 
 
-@settings(derandomize=True, max_examples=150)
+@settings(derandomize=True, max_examples=90)
 @given(
     st.sampled_from(sorted(FORMS)),
     turns("resume", "delete", "wipe", "wipe A"),
