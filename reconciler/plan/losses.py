@@ -88,7 +88,7 @@ def cut_off(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any
             metadata = info.get("config", {}).get("metadata") or {}
             waiting = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
             if waiting and key.stream_name in (metadata.get("_nats.src.stream"), metadata.get("_nats.mirror.stream")):
-                yield _loss(key, f"{_count(waiting, 'message')} of {origin} were not copied yet, and nobody else keeps them")
+                yield _loss(key, f"not copied yet: {_count(waiting, 'message')} of {origin}, which nobody else keeps")
 
 
 def not_copied(scene: Scene, key: Key, durable: Key) -> Iterator[Reason]:
@@ -96,7 +96,7 @@ def not_copied(scene: Scene, key: Key, durable: Key) -> Iterator[Reason]:
     origin, seen = scene.live.stream(durable), scene.live.consumer(durable)
     waiting = seen.info.get("num_pending", 0) if seen else 0
     if waiting and origin is not None and origin.config.get("retention") == "interest":
-        yield _loss(key, f"{_count(waiting, 'message')} of {durable.stream_key} were not copied yet, and nobody else keeps them")
+        yield _loss(key, f"not copied yet: {_count(waiting, 'message')} of {durable.stream_key}, which nobody else keeps")
 
 
 def unkept_sources(scene: Scene, key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any] = _NOTHING) -> Iterator[Reason]:

@@ -10,14 +10,19 @@ import asyncio
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.catalogues import stream, write
 from tests.support.clusters import Cluster
+from tests.support.command import Command
 from tests.support.running import ran
 from tests.support.servers import Server
 from tests.support.sourcing_rows import MIRRORS, lanes, one_retention_each, row
 from tests.support.sourcing_runs import FREELY, Batch, Outcome, all_exact, batch_of, changed, run
+from tests.support.until import until
+from tests.support.wire import Wire
 
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 SECONDS = 4.0
@@ -67,6 +72,33 @@ async def applied(batch: Batch, *, after: bool) -> None:
     """One apply of everything."""
     batch.declare(after=after)
     await ran(batch.cli, "apply", "-f", batch.manifests, *FREELY, "--yes")
+
+
+async def test_a_mirror_becomes_a_source_in_two_steps_and_has_every_message_once(any_server: Server, tmp_path: Path) -> None:
+    cli, through = Command(tmp_path, any_server.url), {"consumer": {"name": "c", "serverManaged": True}}
+
+    async def apply(*, code: int = 0, **spec: Any) -> str:
+        """The origin, and a stream of that kind."""
+        manifests = write(
+            tmp_path / "all.yaml", [stream("S", "s.>"), {"kind": "Stream", "metadata": {"name": "A"}, "spec": spec}]
+        )
+        ended = await ran(cli, "apply", "-f", manifests, "--yes", code=code)
+        return ended.out + ended.err
+
+    async with await Wire.connect(any_server.url) as wire:
+        await apply(mirror={"name": "S", **through})
+        await wire.publish("s.a", 100)
+        await until(lambda: _has(wire, 100))
+        assert "depends-on" in await apply(subjects=["own.>"], sources=[{"name": "S", **through}], code=3)
+        await apply(subjects=["own.>"])
+        await wire.publish("s.a", 50, first=100)
+        await apply(subjects=["own.>"], sources=[{"name": "S", "optStartSeq": 101, **through}])
+        await until(lambda: _has(wire, 150))
+        assert await wire.payloads("A") == [str(number) for number in range(150)]
+
+
+async def _has(wire: Wire, count: int) -> bool:
+    return bool((await wire.stream_info("A"))["state"]["messages"] >= count)
 
 
 async def test_what_was_changed_back_meanwhile_ends_as_it_began(server: Server, tmp_path: Path) -> None:

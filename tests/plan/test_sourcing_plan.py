@@ -164,7 +164,7 @@ def test_an_entry_goes_unless_messages_would_go_with_it(retention: str) -> None:
     there.publish(1)
     found = after(there, copier(), retention=retention)
     if retention == "interest":
-        refused(found, "data-loss", "1 message of Stream/S were not copied yet")
+        refused(found, "data-loss", "not copied yet: 1 message of Stream/S")
         found = after(there, copier(intent=Intent(allow=frozenset({"data-loss"}))), retention=retention)
     assert migrates(found)
 
@@ -357,7 +357,7 @@ def test_a_stream_does_not_go_while_nobody_else_keeps_what_it_has_not_copied() -
     there.server.streams["A"].messages.clear()
     there.publish(2)
     found = after(there, retention="interest")
-    refused(found, "data-loss", "2 messages of Stream/S were not copied yet")
+    refused(found, "data-loss", "not copied yet: 2 messages of Stream/S")
     assert len(found.changes) == 1
 
 
