@@ -91,7 +91,7 @@ class Sources:
         state, health = self._state, source.history.health
         if health is None:
             return
-        self._look_closer(source)
+        self._look_closer(source, before.history.health if before else None)
         if not state.speaks:
             return
         resource = state.resource(source.entrance.aggregate)
@@ -99,8 +99,8 @@ class Sources:
         self._tell(key, before.history.health if before else None, source, health)
         self._kicks.consider(source, self._clock.now())
 
-    def _look_closer(self, source: Source) -> None:
-        """Lets a pass look at what it may have to put in place."""
+    def _look_closer(self, source: Source, before: SourceHealth | None) -> None:
+        """Lets a pass look at what it may have to put in place, and at what cannot be seen any more."""
         state, entrance, history = self._state, source.entrance, source.history
         if any(incident.kind == "recreated" for incident in source.incidents):
             state.queue.add([entrance.aggregate])
@@ -109,6 +109,8 @@ class Sources:
             state.queue.add([entrance.durable])
         if cause is StallCause.DETACHED:
             state.queue.add([entrance.aggregate])
+        if cause is StallCause.DOMAIN and not (before and before.cause is cause):
+            state.queue.add([key for key in (entrance.origin, entrance.durable) if key and state.concerns(key)])
 
     def _tell(self, key: Key, before: SourceHealth | None, source: Source, health: SourceHealth) -> None:
         news, entrance = self._state.telemetry.sources, source.entrance

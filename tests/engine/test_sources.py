@@ -311,6 +311,11 @@ async def test_silence_is_waiting_and_without_a_connection_nothing_is_known(worl
     await world.looks(15)
     assert (world.shown()["state"], world.shown()["cause"]) == ("Waiting", "domain")
     assert world.metric('reconciler_source_stalled{cause="domain"}') == 1
+    work = await world.state.queue.take()
+    assert work.keys == {S, C}, "what is not seen any more is not called Synced for long"
+    world.state.queue.done(work)
+    await world.looks(15)
+    assert not world.state.queue.depth, "once is enough"
     world.state.board.connection(False, "")
     assert (world.shown()["state"], world.shown()["cause"]) == ("Unknown", None)
     await world.watched(6)
