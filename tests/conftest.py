@@ -41,7 +41,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def server_version(request: pytest.FixtureRequest) -> str:
     """Each version under test in turn, for tests that configure their own servers."""
     version: str = request.param
+    since = request.node.get_closest_marker("since")
+    if since and _numbers(version) < _numbers(since.args[0]):
+        pytest.skip(f"what it is about begins with {since.args[0]}")
     return version
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 @pytest.fixture

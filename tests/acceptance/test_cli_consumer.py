@@ -108,6 +108,7 @@ async def test_an_old_server_is_named_at_once_and_can_be_paused_all_the_same(
             assert await taken(wire, 3) == [0, 1, 2]
 
 
+@pytest.mark.since("2.14")
 async def test_backward_and_forward_on_every_version(any_server: Server, offline: Command) -> None:
     cli = Command(offline.home, any_server.url)
     async with await Wire.connect(any_server.url) as wire:

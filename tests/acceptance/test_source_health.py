@@ -20,6 +20,8 @@ from tests.support.sources import aggregate, durable, entry, flows, make, source
 from tests.support.until import until
 from tests.support.wire import Json, Wire
 
+pytestmark = pytest.mark.since("2.14")
+
 HEALTHY = ("IDLE", "BUSY", "PLAIN", "QUEUED", "COPY", "LASTING")
 ACCOUNTS = """
 accounts {{

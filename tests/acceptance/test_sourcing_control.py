@@ -14,6 +14,8 @@ from tests.support.servers import Server
 from tests.support.sourcing_load import Sent, publishing
 from tests.support.wire import Wire
 
+pytestmark = pytest.mark.since("2.14")
+
 Migration = Callable[[Route], Awaitable[None]]
 BEFORE, BEHIND = 1.0, 0.3
 RATE = 5000

@@ -24,6 +24,8 @@ from tests.support.sourcing_runs import FREELY, Batch, Outcome, all_exact, batch
 from tests.support.until import until
 from tests.support.wire import Wire
 
+pytestmark = pytest.mark.since("2.14")
+
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 SECONDS = 4.0
 RATE = 500

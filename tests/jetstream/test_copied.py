@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from reconciler.jetstream.advisories import AUDITED, Home, OwnWrites
@@ -21,6 +22,8 @@ from reconciler.procedures.requests import Absent, Copied, LastCopied, PurgeStre
 from tests.jetstream.conftest import Connect
 from tests.support.servers import Server
 from tests.support.wire import Json, Wire
+
+pytestmark = pytest.mark.since("2.14")
 
 S, A = Key("Stream", "S"), Key("Stream", "A")
 PLAIN: Json = {"name": "S"}

@@ -126,6 +126,7 @@ spec:
 """
 
 
+@pytest.mark.since("2.14")
 async def test_durables_of_sources_come_back_as_parts_of_their_entries(any_server: Server, tmp_path: Path) -> None:
     origins = [
         f"kind: Stream\nmetadata: {{name: {name}}}\nspec: {{subjects: [{name.lower()}.>], retention: {retention}}}"

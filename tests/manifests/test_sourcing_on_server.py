@@ -14,6 +14,8 @@ from tests.support.servers import Server
 from tests.support.until import until
 from tests.support.wire import Wire
 
+pytestmark = pytest.mark.since("2.14")
+
 MODES = {
     "everything": ("limits", "{name: S, consumer: {name: c, serverManaged: true}}", ["0", "1", "2", "3"]),
     "a filter": ("interest", "{name: S, filterSubject: s.b, consumer: {name: c, serverManaged: true}}", ["2", "3"]),
