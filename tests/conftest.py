@@ -13,10 +13,11 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support.binaries import versions_under_test
-from tests.support.clusters import Cluster
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.engine import Engine, Start, engines
+from tests.support.server.binaries import versions_under_test
+from tests.support.server.process import Server
 
 # How long an example takes says nothing on a machine that runs servers beside it.
 hypothesis.settings.register_profile("beside-servers", deadline=None)
@@ -70,6 +71,19 @@ async def wire(server: Server) -> AsyncIterator[Wire]:
     """A raw client of `server`."""
     async with await Wire.connect(server.url) as connected:
         yield connected
+
+
+@pytest_asyncio.fixture
+async def start() -> AsyncIterator[Start]:
+    """Makes engines on servers of the test's choice."""
+    async with engines() as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def engine(server: Server, start: Start) -> Engine:
+    """An engine on `server` with short timeouts."""
+    return await start(server)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

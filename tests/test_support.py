@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.binaries import binary
-from tests.support.clusters import Cluster
-from tests.support.servers import Server, ServerFailed
-from tests.support.wire import Wire, eventually
+from tests.support.account.wire import Wire, eventually
+from tests.support.cluster.servers import Cluster
+from tests.support.server.binaries import binary
+from tests.support.server.process import Server, ServerFailed
 
 LEVELS = {"2.11.11": 1, "2.12.8": 3, "2.14.6": 4, "2.15.1": 5}
 
@@ -37,7 +37,7 @@ def test_unpinned_version_is_refused() -> None:
 
 
 def test_two_processes_fill_an_empty_cache_at_once(tmp_path: Path) -> None:
-    script = "from tests.support.binaries import binary; print(binary('2.14.6'))"
+    script = "from tests.support.server.binaries import binary; print(binary('2.14.6'))"
     environment = {**os.environ, "RECONCILER_TEST_CACHE": str(tmp_path)}
     root = Path(__file__).parent.parent
     command = [sys.executable, "-c", script]
@@ -83,7 +83,7 @@ def test_a_broken_configuration_fails_with_the_log_of_the_server(tmp_path: Path)
 
 
 def test_a_server_that_never_becomes_ready_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.servers.START_SECONDS", 1.0)
+    monkeypatch.setattr("tests.support.server.process.START_SECONDS", 1.0)
     alone = 'cluster { name: alone, listen: "127.0.0.1:-1", routes: ["nats://127.0.0.1:1", "nats://127.0.0.1:2"] }'
     server = Server(tmp_path / "alone", config=alone)
     with pytest.raises(ServerFailed):
@@ -101,7 +101,7 @@ async def test_accounts_and_domain_are_configurable(tmp_path: Path) -> None:
 def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     script = (
         "import os, pathlib, signal\n"
-        "from tests.support.servers import Server\n"
+        "from tests.support.server.process import Server\n"
         f"server = Server(pathlib.Path({str(tmp_path / 'orphan')!r})).start()\n"
         "print(server.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

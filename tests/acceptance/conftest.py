@@ -6,25 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command
-from tests.support.servers import Server
-
-CATALOGUE = """\
-apiVersion: reconciler/v1
-kind: Stream
-metadata: {name: PAYMENTS}
-spec: {subjects: [platform.payments.>], storage: file, maxAge: 30d, maxBytes: 64MB}
----
-apiVersion: reconciler/v1
-kind: Consumer
-metadata: {name: billing}
-spec: {stream: PAYMENTS, filterSubjects: [platform.payments.credited], ackWait: 30s, maxDeliver: 10}
----
-apiVersion: reconciler/v1
-kind: KeyValue
-metadata: {name: settings}
-spec: {history: 5}
-"""
+from tests.support.daemon.command import Command
+from tests.support.server.process import Server
+from tests.support.values.catalogues import CATALOGUE
 
 
 @pytest.fixture

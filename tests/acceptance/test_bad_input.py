@@ -25,8 +25,8 @@ from pydantic import BaseModel
 from reconciler.cli.app import run
 from reconciler.cli.terminal import Terminal
 from reconciler.manifests.reference import KINDS, Shape, fields_of, model_in
-from tests.acceptance.conftest import CATALOGUE
-from tests.support.command import SECONDS, Command, Ended
+from tests.support.daemon.command import SECONDS, Command, Ended
+from tests.support.values.catalogues import CATALOGUE
 
 CPU_SECONDS = 10.0
 RSS_MB = 500

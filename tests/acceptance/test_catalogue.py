@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_audit import cluster_audit
-from tests.support.clusters import Cluster
-from tests.support.command import Command
-from tests.support.servers import Server
-from tests.support.wire import Audit, Json, Wire
+from tests.support.account.wire import Audit, Json, Wire
+from tests.support.cluster.audit import cluster_audit
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.command import Command
+from tests.support.server.process import Server
 
 US = "reconciler"
 """The name of our connections."""

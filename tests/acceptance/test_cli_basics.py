@@ -15,7 +15,7 @@ from reconciler.cli.app import run
 from reconciler.cli.commands import COMMANDS
 from reconciler.cli.exitcodes import MEANINGS, ExitCode
 from reconciler.cli.terminal import Terminal
-from tests.support.command import Command
+from tests.support.daemon.command import Command
 
 BAD = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {name: S}\nspec: {subjcts: [a]}\n"
 

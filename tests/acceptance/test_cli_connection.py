@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command
-from tests.support.pki import Pki
-from tests.support.servers import Server
+from tests.support.daemon.command import Command
+from tests.support.server.certificates import Pki
+from tests.support.server.process import Server
 
 PASSWORDS = 'authorization { users: [ {user: ann, password: "pw"} ] }'
 

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from tests.acceptance.test_cli_lease import hold
-from tests.support.catalogues import consumer, stream, write
-from tests.support.clusters import Cluster
-from tests.support.command import Command, Ended
-from tests.support.meddling import watched
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Json, Wire, eventually
-from tests.support.work import Work
+from tests.support.account.lease import hold
+from tests.support.account.meddling import watched
+from tests.support.account.wire import Json, Wire, eventually
+from tests.support.account.work import Work
+from tests.support.clock.until import until
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.command import Command, Ended
+from tests.support.server.process import Server
+from tests.support.values.catalogues import consumer, stream, write
 
 LATER = "2099-01-01T00:00:00Z"
 FLOW: Json = {"ack_policy": "flow_control", "flow_control": True, "idle_heartbeat": 10**9, "deliver_subject": "deliver.c"}

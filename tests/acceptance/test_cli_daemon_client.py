@@ -22,14 +22,14 @@ from reconciler.observe import board
 from reconciler.observe.board import Board
 from reconciler.observe.controls import StatusQuery
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
-from tests.support import build
-from tests.support.clusters import free_ports
-from tests.support.command import Command
-from tests.support.contract import STATUS, conforms
-from tests.support.running import ran
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.clock.until import until
+from tests.support.cluster.servers import free_ports
+from tests.support.daemon.command import Command
+from tests.support.daemon.running import ran
+from tests.support.server.process import Server
+from tests.support.values import build
+from tests.support.values.contract import STATUS, conforms
 
 ONE = Key("Consumer", "one", "S")
 DECLARED = build.desired(build.stream("S"), build.consumer("S", "one"), build.consumer("S", "two"), revision="r1")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.command import Command
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.command import Command
 
 
 def test_what_was_applied_comes_out_as_declared(cli: Command, catalogue: Path) -> None:

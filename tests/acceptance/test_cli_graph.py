@@ -10,14 +10,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.support.catalogues import write
-from tests.support.command import Command, Ended
-from tests.support.daemons import daemon
-from tests.support.leaves import Hub, hub_and_leaves
-from tests.support.servers import Server
-from tests.support.sources import aggregate, durable, entry, flows, until_source
-from tests.support.until import until
-from tests.support.wire import Json, Wire
+from tests.support.account.wire import Json, Wire
+from tests.support.clock.until import until
+from tests.support.daemon.command import Command, Ended
+from tests.support.daemon.process import daemon
+from tests.support.server.leaves import Hub, hub_and_leaves
+from tests.support.server.process import Server
+from tests.support.sources.watched import aggregate, durable, entry, flows, until_source
+from tests.support.values.catalogues import write
 
 MANIFESTS = """\
 apiVersion: reconciler/v1

@@ -5,22 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.lease import Holder, KvLease
-from reconciler.jetstream.settings import ConnectionSettings
-from tests.support.command import Command
-from tests.support.servers import Server
-
-OTHER = Holder(host="elsewhere", pid=4711, source="git")
-
-
-async def hold(server: Server, owner: str = "default", ttl: float = 60.0) -> tuple[Connection, KvLease]:
-    """A lease that another process holds; by default longer than a test may take, for nothing may depend on its pace."""
-    connection = await Connection.open(ConnectionSettings(servers=(server.url,)))
-    lease = KvLease(JetStreamApi(connection), owner, OTHER, ttl=ttl)
-    await lease.acquire()
-    return connection, lease
+from tests.support.account.lease import hold
+from tests.support.daemon.command import Command
+from tests.support.server.process import Server
 
 
 async def test_another_writer_is_waited_for_and_then_named(cli: Command, server: Server, catalogue: Path) -> None:

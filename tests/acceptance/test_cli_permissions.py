@@ -14,9 +14,9 @@ import pytest
 
 from reconciler.cli.app import run
 from reconciler.cli.terminal import Terminal
-from tests.support.command import Command
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.command import Command
+from tests.support.server.process import Server
 
 Run = tuple[int, dict[str, Any]]
 Scenario = Callable[["World", str], list[Run]]

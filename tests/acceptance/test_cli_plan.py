@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command
-from tests.support.contract import APPLIED, PLAN, STATUS, conforms
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.command import Command
+from tests.support.values.contract import APPLIED, PLAN, STATUS, conforms
 
 DEFAULT_SET = Path(__file__).parents[2] / "manifests"
 QUESTION = "Only 'yes' goes on: "

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.catalogues import Catalogue, Json, everything
-from tests.support.command import Command
-from tests.support.proxy import Proxy, Verdict
-from tests.support.running import Running, ran, started
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.command import Command
+from tests.support.daemon.running import Running, ran, started
+from tests.support.server.process import Server
+from tests.support.server.proxy import Proxy, Verdict
+from tests.support.values.catalogues import Catalogue, Json, everything
 
 CRASHES = int(os.environ.get("RECONCILER_CRASHES", "10"))
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)

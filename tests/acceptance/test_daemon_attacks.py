@@ -6,11 +6,11 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.support.catalogues import Json, consumer, stream, write
-from tests.support.command import Command
-from tests.support.daemons import daemon, settled
-from tests.support.meddling import Somebody, Watched, heard, watched
-from tests.support.servers import Server
+from tests.support.account.meddling import Somebody, Watched, heard, watched
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import daemon, settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import Json, consumer, stream, write
 
 DOCUMENTS = [stream("S", "s.>"), consumer("S", "a", "s.a"), consumer("S", "b", "s.b")]
 LEASE = "$KV.reconciler-default.writer"

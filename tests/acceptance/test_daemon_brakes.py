@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.catalogues import LEASE_BUCKETS, consumer, everything, stream
-from tests.support.daemons import settled
-from tests.support.meddling import FEW, Somebody, many, repaired_at_once, state_of, watched
-from tests.support.servers import Server
-from tests.support.until import until
+from tests.support.account.meddling import FEW, Somebody, many, repaired_at_once, state_of, watched
+from tests.support.clock.until import until
+from tests.support.daemon.process import settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import LEASE_BUCKETS, consumer, everything, stream
 
 
 async def names(somebody: Somebody) -> set[str]:

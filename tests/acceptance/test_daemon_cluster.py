@@ -16,13 +16,13 @@ import nats.errors
 import pytest
 import pytest_asyncio
 
-from tests.support.catalogues import consumer, everything, stream, write
-from tests.support.clusters import Cluster
-from tests.support.command import Command
-from tests.support.daemons import Daemon, daemon, settled
-from tests.support.lasting import Lasting
-from tests.support.until import until
-from tests.support.wire import Json, Wire, eventually
+from tests.support.account.lasting import Lasting
+from tests.support.account.wire import Json, Wire, eventually
+from tests.support.clock.until import until
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import Daemon, daemon, settled
+from tests.support.values.catalogues import consumer, everything, stream, write
 
 pytestmark = pytest.mark.slow
 REPAIRED = 15.0

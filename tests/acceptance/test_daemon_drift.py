@@ -1,6 +1,6 @@
 """Whatever somebody changes behind the daemon's back, it puts back at once, and says who it was.
 
-The list of fields is that of `tests.support.field_cases`, which has a case for every field of the product's own table.
+The list of fields is that of `tests.support.values.field_cases`, which has a case for every field of the product's own table.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.catalogues import Json, consumer, everything, stream
-from tests.support.daemons import Daemon, settled
-from tests.support.field_cases import ABSENT, CONSUMER_CASES, SECOND, STREAM_CASES, Case, named
-from tests.support.meddling import SOMEBODY, Somebody, is_again, level_of, watched
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Wire
-from tests.support.work import Work
+from tests.support.account.meddling import SOMEBODY, Somebody, is_again, level_of, watched
+from tests.support.account.wire import Wire
+from tests.support.account.work import Work
+from tests.support.clock.until import until
+from tests.support.daemon.process import Daemon, settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import Json, consumer, everything, stream
+from tests.support.values.field_cases import ABSENT, CONSUMER_CASES, SECOND, STREAM_CASES, Case, named
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.freezer import Freezer, freezer
-from tests.support.servers import Server
+from tests.support.daemon.freezer import Freezer, freezer
+from tests.support.server.process import Server
 
 FREEZES = int(os.environ.get("RECONCILER_FREEZES", "20"))
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.catalogues import Json, consumer, everything, stream
-from tests.support.command import Command
-from tests.support.daemons import daemon, settled
-from tests.support.meddling import FEW, PATIENCE, Somebody, Watched, is_again, many, repaired_at_once, state_of, watched
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import IN_FLIGHT
-from tests.support.work import Work
+from tests.support.account.meddling import FEW, PATIENCE, Somebody, Watched, is_again, many, repaired_at_once, state_of, watched
+from tests.support.account.wire import IN_FLIGHT
+from tests.support.account.work import Work
+from tests.support.clock.until import until
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import daemon, settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import Json, consumer, everything, stream
 
 
 async def meddle_with(somebody: Somebody, places: Iterable[tuple[str, str]]) -> None:

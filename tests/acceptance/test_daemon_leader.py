@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemons import daemon, settled
-from tests.support.leadership import Place, Two, counting, edit, limit_is, names, repaired, shop, short_lease, two
-from tests.support.proxy import Request, Verdict
-from tests.support.running import ran
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.wire import Wire, eventually
+from tests.support.daemon.leadership import Place, Two, counting, edit, limit_is, names, repaired, shop, short_lease, two
+from tests.support.daemon.process import daemon, settled
+from tests.support.daemon.running import ran
+from tests.support.server.process import Server
+from tests.support.server.proxy import Request, Verdict
 
 TTL = 10.0
 WITHIN = TTL + 2.0

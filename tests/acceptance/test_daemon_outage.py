@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.catalogues import everything, write
-from tests.support.command import Command
-from tests.support.daemons import Daemon, daemon, settled
-from tests.support.lasting import Lasting
-from tests.support.servers import Server
-from tests.support.wire import AUDIT_SUBJECT, Audit, Wire
+from tests.support.account.lasting import Lasting
+from tests.support.account.wire import AUDIT_SUBJECT, Audit, Wire
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import Daemon, daemon, settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import everything, write
 
 Json = dict[str, Any]
 CONVERGES = 5.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.catalogues import Json, consumer, stream
-from tests.support.daemons import Daemon, settled
-from tests.support.meddling import FEW, Settled, Somebody, Watched, repaired_at_once, state_of, watched
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.work import Work
+from tests.support.account.meddling import FEW, Settled, Somebody, Watched, repaired_at_once, state_of, watched
+from tests.support.account.work import Work
+from tests.support.clock.until import until
+from tests.support.daemon.process import Daemon, settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import Json, consumer, stream
 
 
 def changing(after: bool, allow: str = "recreate") -> list[Json]:

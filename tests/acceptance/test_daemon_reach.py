@@ -11,14 +11,14 @@ import signal
 import time
 from pathlib import Path
 
-from tests.support.catalogues import everything, stream, write
-from tests.support.clusters import free_ports
-from tests.support.command import Command
-from tests.support.daemons import daemon, settled
-from tests.support.lasting import Lasting
-from tests.support.running import ran
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.lasting import Lasting
+from tests.support.account.wire import Wire, eventually
+from tests.support.cluster.servers import free_ports
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import daemon, settled
+from tests.support.daemon.running import ran
+from tests.support.server.process import Server
+from tests.support.values.catalogues import everything, stream, write
 
 CONVERGES = 5.0
 

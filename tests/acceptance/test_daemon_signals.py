@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.catalogues import everything, stream, write
-from tests.support.clusters import free_ports
-from tests.support.command import Command
-from tests.support.daemons import Daemon, daemon, settled
-from tests.support.lasting import Lasting
-from tests.support.proxy import Proxy, Verdict
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Wire, eventually
+from tests.support.account.lasting import Lasting
+from tests.support.account.wire import Wire, eventually
+from tests.support.clock.until import until
+from tests.support.cluster.servers import free_ports
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import Daemon, daemon, settled
+from tests.support.server.process import Server
+from tests.support.server.proxy import Proxy, Verdict
+from tests.support.values.catalogues import everything, stream, write
 
 ENDS = 10.0
 AT_ONCE = 5.0

@@ -20,11 +20,14 @@ from reconciler.model.desired import Declared
 from reconciler.model.fields import table
 from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Action, Cause, Change
-from tests.engine import conftest as engines
-from tests.support.binaries import versions_under_test
-from tests.support.clusters import Cluster
-from tests.support.command import Command
-from tests.support.field_cases import (
+from tests.support.account.wire import Json, Wire, without_everything
+from tests.support.clock.until import until
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.command import Command
+from tests.support.daemon.engine import Engine, Start
+from tests.support.server.binaries import versions_under_test
+from tests.support.server.process import Server
+from tests.support.values.field_cases import (
     ABSENT,
     CONSUMER_CASES,
     CONSUMER_IMMUTABLE,
@@ -38,12 +41,7 @@ from tests.support.field_cases import (
     covered,
     named,
 )
-from tests.support.manifests import load, written
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Json, Wire, without_everything
-
-start = engines.start
+from tests.support.values.manifests import load, written
 
 S = "S"
 US = "reconciler"
@@ -69,7 +67,7 @@ def each_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 class Place:
     """A server with us and somebody else on it."""
 
-    engine: engines.Engine
+    engine: Engine
     wire: Wire
     directory: Path
     level: int
@@ -141,7 +139,7 @@ def _document(kind: str, name: str, spec: dict[str, Any]) -> str:
 
 
 @pytest_asyncio.fixture
-async def place(each_server: Server, start: engines.Start, tmp_path: Path) -> AsyncIterator[Place]:
+async def place(each_server: Server, start: Start, tmp_path: Path) -> AsyncIterator[Place]:
     """The server, empty before and after."""
     async with await Wire.connect(each_server.url) as wire:
         level = (await wire.expect("INFO"))["api"].get("level", 0)
@@ -240,7 +238,7 @@ async def test_removing_a_mirror_promotes_it(place: Place) -> None:
     assert (await place.engine.plan(*promoted)).plan.changes == ()
 
 
-async def test_replicas_that_somebody_changes_are_put_back(cluster: Cluster, start: engines.Start, tmp_path: Path) -> None:
+async def test_replicas_that_somebody_changes_are_put_back(cluster: Cluster, start: Start, tmp_path: Path) -> None:
     async with await Wire.connect(cluster.url) as wire:
         place = Place(await start(cluster.servers[0], timeout=10.0), wire, tmp_path, 5)
         spec = {"replicas": 3}

@@ -16,7 +16,7 @@ import pytest
 from reconciler.cli import embedded
 from reconciler.cli.embedded import embedded_server, find_executable
 from reconciler.errors import Refused, Unreachable, UsageError
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
 
 ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a process that its parent was killed")
 OWNER = """

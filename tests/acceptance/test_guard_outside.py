@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.clusters import Cluster
-from tests.support.command import Command
-from tests.support.guarded import US, Guarded, consumer, count, gone, pull, stream
-from tests.support.manifests import written
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Wire
+from tests.support.account.guarded import US, Guarded, consumer, count, gone, pull, stream
+from tests.support.account.wire import Wire
+from tests.support.clock.until import until
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.command import Command
+from tests.support.server.process import Server
+from tests.support.values.manifests import written
 
 COUNT = 6
 MS = 10**6

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.catalogues import Catalogue, consumer, everything, stream, write
-from tests.support.clusters import Cluster, free_ports
-from tests.support.command import Command, Ended
-from tests.support.proxy import Proxy, Request, Verdict
-from tests.support.running import ran, started
-from tests.support.servers import Server
-from tests.support.wire import Json, Wire, eventually
+from tests.support.account.wire import Json, Wire, eventually
+from tests.support.cluster.servers import Cluster, free_ports
+from tests.support.daemon.command import Command, Ended
+from tests.support.daemon.running import ran, started
+from tests.support.server.process import Server
+from tests.support.server.proxy import Proxy, Request, Verdict
+from tests.support.values.catalogues import Catalogue, consumer, everything, stream, write
 
 FREELY = ("--prune", "--max-change-percent", "100", "--yes")
 CONCURRENT_WRITES = 32

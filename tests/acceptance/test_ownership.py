@@ -10,14 +10,12 @@ import pytest
 from reconciler.engine import ApplyOptions, Verdict, apply_plan, make_plan, remember
 from reconciler.model.desired import Desired
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Rules
-from tests.engine import conftest as engines
-from tests.support.command import Command
-from tests.support.manifests import load, written
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Json, Wire
-
-start, engine = engines.start, engines.engine
+from tests.support.account.wire import Json, Wire
+from tests.support.clock.until import until
+from tests.support.daemon.command import Command
+from tests.support.daemon.engine import Engine
+from tests.support.server.process import Server
+from tests.support.values.manifests import load, written
 
 US = "reconciler"
 """The name of our connections."""
@@ -178,7 +176,7 @@ async def markers(wire: Wire) -> list[Any]:
     return [config["metadata"].get("reconciler.owner") for config in configs]
 
 
-async def test_a_marker_that_is_wiped_while_we_watch_comes_back(engine: engines.Engine, wire: Wire, tmp_path: Path) -> None:
+async def test_a_marker_that_is_wiped_while_we_watch_comes_back(engine: Engine, wire: Wire, tmp_path: Path) -> None:
     desired = load(tmp_path, *MINE).desired
     first = await make_plan(desired, Rules(), engine.ports.reader)
     await apply_plan(first, engine.ports, ApplyOptions(timeout=20.0))
@@ -192,7 +190,7 @@ async def test_a_marker_that_is_wiped_while_we_watch_comes_back(engine: engines.
     assert (await _plan_of_a_new_process(engine, desired)) == []
 
 
-async def _plan_of_a_new_process(engine: engines.Engine, desired: Desired) -> list[Any]:
+async def _plan_of_a_new_process(engine: Engine, desired: Desired) -> list[Any]:
     return [change.key for change in (await make_plan(desired, Rules(), engine.ports.reader)).plan.changes]
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.catalogues import write
-from tests.support.command import Command
-from tests.support.proxy import Proxy, Request, Verdict
-from tests.support.running import ran, started
-from tests.support.servers import Server
-from tests.support.shops import FREELY, RETENTIONS, Case, Shop
-from tests.support.wire import Wire
-from tests.support.work import Work
+from tests.support.account.shops import FREELY, RETENTIONS, Case, Shop
+from tests.support.account.wire import Wire
+from tests.support.account.work import Work
+from tests.support.daemon.command import Command
+from tests.support.daemon.running import ran, started
+from tests.support.server.process import Server
+from tests.support.server.proxy import Proxy, Request, Verdict
+from tests.support.values.catalogues import write
 
 PATIENT = {"NATS_TIMEOUT": "60s"}
 """A client that does not give up waiting for an answer while it is held at a step."""

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.catalogues import stream, write
-from tests.support.command import Command
-from tests.support.daemons import daemon
-from tests.support.leaves import hub_and_leaves
-from tests.support.meddling import Somebody, Watched, watched
-from tests.support.servers import Server
-from tests.support.sources import aggregate, durable, entry, flows, make, source_of, stalls, told, until_source
-from tests.support.until import until
-from tests.support.wire import Json, Wire
+from tests.support.account.meddling import Somebody, Watched, watched
+from tests.support.account.wire import Json, Wire
+from tests.support.clock.until import until
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import daemon
+from tests.support.server.leaves import hub_and_leaves
+from tests.support.server.process import Server
+from tests.support.sources.watched import aggregate, durable, entry, flows, make, source_of, stalls, told, until_source
+from tests.support.values.catalogues import stream, write
 
 pytestmark = pytest.mark.since("2.14")
 

@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.support import aggregate, bare_migrations
-from tests.support.aggregate import Held, Verdict, judge
-from tests.support.bare_migrations import Route
-from tests.support.servers import Server
-from tests.support.sourcing_load import Sent, publishing
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.server.process import Server
+from tests.support.sources import aggregate, bare
+from tests.support.sources.aggregate import Held, Verdict, judge
+from tests.support.sources.bare import Route
+from tests.support.sources.load import Sent, publishing
 
 pytestmark = pytest.mark.since("2.14")
 
 Migration = Callable[[Route], Awaitable[None]]
 BEFORE, BEHIND = 1.0, 0.3
 RATE = 5000
-FROM_DURABLE = (bare_migrations.to_ephemeral, bare_migrations.renamed, bare_migrations.redelivered)
+FROM_DURABLE = (bare.to_ephemeral, bare.renamed, bare.redelivered)
 
 
 async def under_load(server: Server, wire: Wire, migration: Migration, retention: str) -> tuple[Verdict, int]:
@@ -45,7 +45,7 @@ async def test_a_naive_swap_repeats_everything_copied_so_far(any_server: Server)
 
     async def swap(route: Route) -> None:
         copied.append((await route.wire.stream_info(route.aggregate))["state"]["messages"])
-        await bare_migrations.naive_swap(route)
+        await bare.naive_swap(route)
 
     async with await Wire.connect(any_server.url) as wire:
         verdict, _ = await under_load(any_server, wire, swap, "limits")
@@ -55,7 +55,7 @@ async def test_a_naive_swap_repeats_everything_copied_so_far(any_server: Server)
 
 @pytest.mark.matrix
 async def test_the_bare_procedures_lose_and_repeat_nothing(any_server: Server) -> None:
-    migrations = (bare_migrations.to_durable, *FROM_DURABLE)
+    migrations = (bare.to_durable, *FROM_DURABLE)
     async with await Wire.connect(any_server.url) as wire:
         for retention in ("limits", "interest", "workqueue"):
             found = await asyncio.gather(*(under_load(any_server, wire, each, retention) for each in migrations))
@@ -68,7 +68,7 @@ async def test_the_bare_procedures_lose_and_repeat_nothing(any_server: Server) -
 async def test_without_the_purge_a_workqueue_keeps_what_was_copied(server: Server, wire: Wire) -> None:
     async def without_purge(route: Route) -> None:
         route.retention = "interest"  # where nothing has to be purged
-        await bare_migrations.to_durable(route)
+        await bare.to_durable(route)
 
     verdict, stuck = await under_load(server, wire, without_purge, "workqueue")
     assert verdict.exact, str(verdict)

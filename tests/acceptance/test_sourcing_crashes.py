@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import aggregate
-from tests.support.catalogues import stream, write
-from tests.support.command import Command
-from tests.support.leaves import hub_and_leaves
-from tests.support.proxy import Verdict
-from tests.support.running import ran
-from tests.support.servers import Server
-from tests.support.sourcing_kills import Stops, disturbed, killed_at, server_killed
-from tests.support.sourcing_rows import Lane, Row, lanes, managed, one_retention_each, row
-from tests.support.sourcing_runs import Place, all_exact, batch_of, run
-from tests.support.wire import Json, Wire
+from tests.support.account.wire import Json, Wire
+from tests.support.daemon.command import Command
+from tests.support.daemon.running import ran
+from tests.support.server.leaves import hub_and_leaves
+from tests.support.server.process import Server
+from tests.support.server.proxy import Verdict
+from tests.support.sources import aggregate
+from tests.support.sources.kills import Stops, disturbed, killed_at, server_killed
+from tests.support.sources.rows import Lane, Row, lanes, managed, one_retention_each, row
+from tests.support.sources.runs import Place, all_exact, batch_of, run
+from tests.support.values.catalogues import stream, write
 
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 RATE = 200

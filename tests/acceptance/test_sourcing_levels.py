@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.command import Command
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.command import Command
+from tests.support.server.process import Server
 
 DURABLE_LEVEL = 4
 MANIFESTS = """\

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.catalogues import stream, write
-from tests.support.clusters import Cluster
-from tests.support.command import Command
-from tests.support.running import ran
-from tests.support.servers import Server
-from tests.support.sourcing_rows import MIRRORS, lanes, one_retention_each, row
-from tests.support.sourcing_runs import FREELY, Batch, Outcome, all_exact, batch_of, changed, run
-from tests.support.until import until
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.clock.until import until
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.command import Command
+from tests.support.daemon.running import ran
+from tests.support.server.process import Server
+from tests.support.sources.rows import MIRRORS, lanes, one_retention_each, row
+from tests.support.sources.runs import FREELY, Batch, Outcome, all_exact, batch_of, changed, run
+from tests.support.values.catalogues import stream, write
 
 pytestmark = pytest.mark.since("2.14")
 

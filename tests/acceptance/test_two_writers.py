@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.catalogues import Catalogue, everything, stream, write
-from tests.support.command import Command
-from tests.support.proxy import Proxy, Request, Verdict
-from tests.support.running import Running, ran, started
-from tests.support.servers import Server
-from tests.support.wire import Audit, Wire
+from tests.support.account.wire import Audit, Wire
+from tests.support.daemon.command import Command
+from tests.support.daemon.running import Running, ran, started
+from tests.support.server.process import Server
+from tests.support.server.proxy import Proxy, Request, Verdict
+from tests.support.values.catalogues import Catalogue, everything, stream, write
 
 TTL_SECONDS = 3
 FREELY = ("--max-change-percent", "100", "--yes")

@@ -15,14 +15,12 @@ from reconciler.errors import Refused
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff
 from reconciler.procedures.set_pause import SetPause
-from tests.engine.conftest import Right
-from tests.engine.test_due import DRIFT, state_of
-from tests.engine.test_flaps import Clock
-from tests.engine.test_passes import DOCUMENTS, A, Bench, bench, somebody
-from tests.support.build import desired
-from tests.support.catalogues import write
-
-__all__ = ["bench", "somebody"]
+from tests.support.clock.fake import Clock
+from tests.support.daemon.engine import Right
+from tests.support.daemon.passes import DOCUMENTS, A, Bench
+from tests.support.daemon.state import DRIFT, state_of
+from tests.support.values.build import desired
+from tests.support.values.catalogues import write
 
 GONE = Change(key=A, action=Action.PROCEDURE, cause=Cause.MISSING, config=b"ours", machine=SetPause(A, b"{}", ""))
 NO = End(Result.FAILED, "exists: somebody made it")

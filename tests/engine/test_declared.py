@@ -19,8 +19,9 @@ from reconciler.errors import InvalidInput, Problem, ReconcilerError, UsageError
 from reconciler.manifests.loader import Loaded, Loader
 from reconciler.manifests.source import SourceTree, collect
 from reconciler.model.desired import Desired
-from tests.support.manifests import written
-from tests.support.until import until
+from tests.support.clock.fake import Fast
+from tests.support.clock.until import until
+from tests.support.values.manifests import written
 
 BAD = "kind: Stream\nmetadata: {name: S}\nspec: {subjcts: [s.>]}"
 
@@ -33,23 +34,6 @@ def stream(number: int, name: str = "S") -> str:
 def said(desired: Desired) -> set[str]:
     """The revisions that its documents carry."""
     return {declared.config["description"] for declared in desired.resources.values()}
-
-
-class Fast(SystemClock):
-    """A clock on which time goes by many times as fast."""
-
-    def __init__(self, times: float) -> None:
-        self._times = times
-        self.sleeps = 0
-
-    def monotonic(self) -> float:
-        """Seconds of the fast kind."""
-        return super().monotonic() * self._times
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleeps fast."""
-        self.sleeps += 1
-        await super().sleep(seconds / self._times)
 
 
 @dataclass

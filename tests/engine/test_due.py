@@ -7,37 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.assembly import make_state
 from reconciler.engine.due import divide
 from reconciler.engine.flaps import TIMES
 from reconciler.engine.outcome import End, Result
-from reconciler.engine.state import DaemonOptions, State
+from reconciler.engine.state import State
 from reconciler.errors import ApiError
 from reconciler.model.identity import Key
-from reconciler.observe.board import Board, Process
-from reconciler.observe.metrics import Metrics
-from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason, Rules
+from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.procedures.set_pause import SetPause
-from tests.support.build import NOW, consumer, consumer_info, live, marked, stream, stream_info
-from tests.support.telling import Sink, telemetry_of
+from tests.support.daemon.state import DRIFT, THEIRS, A, B, S, state_of
 
-S = Key("Stream", "S")
-A, B = Key("Consumer", "a", "S"), Key("Consumer", "b", "S")
-THEIRS = FieldDiff("maxDeliver", 99, 5)
-DRIFT = Change(key=A, action=Action.UPDATE, cause=Cause.DRIFT, fields=(THEIRS,), config=b"ours", live_config=b"theirs")
 MANIFEST = replace(DRIFT, cause=Cause.MANIFEST)
 MISSING = replace(DRIFT, action=Action.CREATE, cause=Cause.MISSING)
 PROCEDURE = replace(MANIFEST, action=Action.PROCEDURE, machine=SetPause(A, b"{}", ""))
-
-
-def state_of(**options: bool) -> State:
-    """A leader that has seen everything, consumer a among it."""
-    board = Board(lambda: NOW, Process(pid=7, host="box", version="1", owner="default"))
-    state = make_state(DaemonOptions(**options), lambda _: Rules(), telemetry_of(Metrics(), Sink()), board)
-    state.leading = state.trusted = True
-    declared = consumer("S", "a")
-    state.recollection.learn(live(stream_info(marked(stream("S"))), consumer_info("S", marked(declared))))
-    return state
 
 
 @pytest.mark.parametrize("change", [DRIFT, MANIFEST, MISSING, PROCEDURE], ids=["drift", "manifest", "missing", "procedure"])

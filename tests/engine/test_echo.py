@@ -32,10 +32,10 @@ from reconciler.procedures.requests import (
     Write,
     changed_by,
 )
-from tests.support.build import NOW, consumer, marked, stream
-from tests.support.clusters import Cluster
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.cluster.servers import Cluster
+from tests.support.server.process import Server
+from tests.support.values.build import NOW, consumer, marked, stream
 
 LATER = "2100-01-01T00:00:00Z"
 CLOCK = {"ts", "last_ts", "cluster", "type", "total", "offset", "limit", "did_create", "reset_seq"}

@@ -17,10 +17,10 @@ from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import CreateStream
-from tests.engine.conftest import Engine, Start, plain
-from tests.support.build import consumer, stream
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.wire import Wire, eventually
+from tests.support.daemon.engine import Engine, Start, plain
+from tests.support.server.process import Server
+from tests.support.values.build import consumer, stream
 
 OPTIONS = ApplyOptions(timeout=20.0)
 WORK = stream("WORK", {"subjects": ["work.>"], "maxConsumers": 5000})

@@ -11,10 +11,10 @@ import json
 import pytest
 
 from reconciler.engine import Verdict
-from tests.engine.conftest import Start
-from tests.support.build import consumer, stream
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.engine import Start
+from tests.support.server.process import Server
+from tests.support.values.build import consumer, stream
 
 SUBJECTS = ("s.a", "s.b", "s.c")
 EACH = 5

@@ -7,19 +7,10 @@ import pytest
 from reconciler.engine.flaps import DELETED, PAUSE, TIMES, WINDOW, Flaps
 from reconciler.model.identity import Key
 from reconciler.plan.change import FieldDiff
+from tests.support.clock.fake import Clock
 
 KEY, OTHER = Key("Consumer", "a", "S"), Key("Consumer", "b", "S")
 THEIRS = FieldDiff("maxDeliver", 99, 5)
-
-
-class Clock:
-    """In the hands of the test."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        """Seconds."""
-        return self.now
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from reconciler.errors import NoAnswer
 from reconciler.model.common import Intent
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import Write
-from tests.engine.conftest import Engine
-from tests.support.build import consumer, desired, stream
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.wire import Wire, eventually
+from tests.support.daemon.engine import Engine
+from tests.support.server.process import Server
+from tests.support.values.build import consumer, desired, stream
 
 SYNC = Rules(policy="sync")
 INTEREST = {"retention": "interest"}

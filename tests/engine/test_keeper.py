@@ -19,9 +19,9 @@ from reconciler.model.common import Intent
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change
 from reconciler.procedures.machine import Abort, Done, Observation, Step, Wait
-from tests.engine.conftest import Engine, plain
-from tests.engine.test_procedures import Machine
-from tests.support.build import consumer, desired, stream
+from tests.support.daemon.engine import Engine, plain
+from tests.support.daemon.machine import Machine
+from tests.support.values.build import consumer, desired, stream
 
 HOUR = 3600 * 10**9
 A, B = Key("Consumer", "a", "S"), Key("Consumer", "b", "S")

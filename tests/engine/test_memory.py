@@ -14,7 +14,7 @@ from reconciler.engine.memory import Recollection
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, Patch
 from reconciler.plan.change import NO_MEMORY
-from tests.support.build import NOW, OLD, consumer, consumer_info, live, marked, stream, stream_info
+from tests.support.values.build import NOW, OLD, consumer, consumer_info, live, marked, stream, stream_info
 
 ORDERS = stream("ORDERS")
 BILLING = consumer("ORDERS", "billing")

@@ -12,7 +12,7 @@ from reconciler.errors import LeaseLost
 from reconciler.observe.board import Board, Process
 from reconciler.observe.metrics import Metrics
 from reconciler.plan.change import Rules
-from tests.support.telling import Sink, telemetry_of
+from tests.support.daemon.telling import Sink, telemetry_of
 
 
 def test_it_ends_with_the_term_it_began_in_and_with_the_process() -> None:

@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from reconciler.engine import End, Result, SystemClock
+from reconciler.engine import End, Result
 from reconciler.engine.procedures import Supervisor
 from reconciler.engine.sending import Sender
 from reconciler.engine.throttle import Throttle
 from reconciler.model import units
-from reconciler.model.identity import Key
-from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Procedure, Step, Wait
+from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
 from reconciler.procedures.requests import Absent, CreateStream, StreamInfo, UpdateStream
-from tests.engine.conftest import Engine, Start, plain
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.wire import Wire, eventually
+from tests.support.clock.fake import Ahead, Late
+from tests.support.daemon.engine import Engine, Start, plain
+from tests.support.daemon.machine import STREAM, Machine
+from tests.support.server.process import Server
 
-STREAM = Key("Stream", "S")
 SECOND = 10**9
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A procedure made of one function."""
-
-    think: Callable[[Observation, Any], Step]
-    name: str = "test"
-    key: Key = STREAM
-    touches: tuple[Key, ...] = ()
-
-    def describe(self) -> Description:
-        """What the plan prints."""
-        return Description(self.name)
-
-    def step(self, observation: Observation, memory: Any) -> Step:
-        """The next thing to do."""
-        return self.think(observation, memory)
-
-
-class Fast(SystemClock):
-    """Ten seconds within one."""
-
-    def monotonic(self) -> float:
-        """Since some moment."""
-        return 10 * super().monotonic()
-
-
-class Late(SystemClock):
-    """A clock that is fifty years behind."""
-
-    def now(self) -> int:
-        """The beginning of the epoch."""
-        return 0
 
 
 def _config(description: str) -> bytes:
@@ -136,7 +101,7 @@ async def test_what_is_waited_for_long_is_told_once_for_each_step(engine: Engine
             return Done() if made else Do(CreateStream(STREAM, _config("one")), "creating", (35, True))
         return Wait(observation.now + SECOND // 40, "it comes to rest", (polls + 1, made))
 
-    await _run(replace(engine, ports=replace(engine.ports, clock=Fast())), Machine(think), seconds=300)
+    await _run(replace(engine, ports=replace(engine.ports, clock=Ahead())), Machine(think), seconds=300)
     assert engine.watcher.steps == ["Stream/S: waiting: it comes to rest", "Stream/S: creating"]
 
 

@@ -21,12 +21,12 @@ from reconciler.procedures.move_subject import MoveSubject, StreamTarget
 from reconciler.procedures.recreate_consumer import RecreateConsumer
 from reconciler.procedures.requests import ResetConsumer
 from reconciler.procedures.restore_consumer import RestoreConsumer
-from tests.support.clusters import Cluster
-from tests.support.procedure_driver import NO_CRASH, Crash
-from tests.support.servers import Server
-from tests.support.shop import Shop, names, shop_at
-from tests.support.wire import Wire, eventually
-from tests.support.wire_driver import run
+from tests.support.account.shop import Shop, names, shop_at
+from tests.support.account.wire import Wire, eventually
+from tests.support.cluster.servers import Cluster
+from tests.support.server.process import Server
+from tests.support.world.driver import NO_CRASH, Crash
+from tests.support.world.wire_driver import run
 
 RETENTIONS = ("limits", "interest", "workqueue")
 CRASHES = [NO_CRASH, *(Crash(write=number, executed=executed) for number in range(8) for executed in (False, True))]

@@ -12,10 +12,10 @@ from reconciler.model.common import Intent, State
 from reconciler.model.desired import Expectation
 from reconciler.plan.change import Action, Rules
 from reconciler.render.json import plan_document
-from tests.engine.conftest import Engine, Start
-from tests.support.build import consumer, desired, stream
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.engine import Engine, Start
+from tests.support.server.process import Server
+from tests.support.values.build import consumer, desired, stream
 
 ORDERS = stream("ORDERS", {"subjects": ["orders.>"]})
 COPY = stream("COPY", {"sources": [{"name": "ORDERS"}]})

@@ -26,8 +26,8 @@ from reconciler.observe.controls import StatusQuery
 from reconciler.observe.metrics import Metrics
 from reconciler.plan.change import Action, Cause, Change, Rules
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo, Write
-from tests.support import build
-from tests.support.telling import Lines, Sink, telemetry_of
+from tests.support.daemon.telling import Lines, Sink, telemetry_of
+from tests.support.values import build
 
 A, S, C = Key("Stream", "A"), Key("Stream", "S"), Key("Consumer", "c", "S")
 SPEC = {"sources": [{"name": "S", "consumer": {"name": "c", "deliverSubject": "d"}}]}

@@ -16,8 +16,8 @@ from reconciler.model.sourcing import with_durables
 from reconciler.observe.board import Board, Process
 from reconciler.observe.metrics import Metrics
 from reconciler.plan.change import Rules
-from tests.support.build import NOW, desired, stream
-from tests.support.telling import Sink, telemetry_of
+from tests.support.daemon.telling import Sink, telemetry_of
+from tests.support.values.build import NOW, desired, stream
 
 MANAGED: dict[str, Any] = {"name": "S", "consumer": {"name": "c", "serverManaged": True}}
 FAR: dict[str, Any] = {

@@ -13,7 +13,7 @@ from reconciler.errors import ApiError, NoAnswer
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change
 from reconciler.procedures.set_pause import SetPause
-from tests.engine.test_flaps import Clock
+from tests.support.clock.fake import Clock
 
 A = Key("Consumer", "a", "S")
 CHANGE = Change(key=A, action=Action.UPDATE, cause=Cause.DRIFT, config=b"ours", live_config=b"theirs")

@@ -5,7 +5,7 @@ Invariant: every connection a test opens through these is closed when the test i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest_asyncio
@@ -13,9 +13,8 @@ import pytest_asyncio
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.settings import ConnectionSettings
-from tests.support.servers import Server
-
-Connect = Callable[..., Awaitable[Connection]]
+from tests.support.account.connecting import Connect
+from tests.support.server.process import Server
 
 
 @pytest_asyncio.fixture

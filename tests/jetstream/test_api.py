@@ -13,8 +13,8 @@ from reconciler.errors import ApiError, NoResponders
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.kv import KeyValueBucket
 from reconciler.jetstream.paging import ByteBudget, pages, read_head
-from tests.jetstream.conftest import Connect
-from tests.support.servers import Server
+from tests.support.account.connecting import Connect
+from tests.support.server.process import Server
 
 
 async def make_stream(api: JetStreamApi, name: str = "S") -> dict[str, Any]:

@@ -12,10 +12,10 @@ import pytest
 from nats.aio.msg import Msg
 
 from reconciler.jetstream.audit import AuditLimits, AuditMode, read_change
-from tests.jetstream.conftest import Connect
-from tests.support.ears import OWN, listening
-from tests.support.servers import Server
-from tests.support.wire import AUDIT_SUBJECT, Wire, eventually
+from tests.support.account.connecting import Connect
+from tests.support.account.ears import OWN, listening
+from tests.support.account.wire import AUDIT_SUBJECT, Wire, eventually
+from tests.support.server.process import Server
 
 STREAM: dict[str, object] = {"name": "S", "subjects": ["s"]}
 DECOY = '},"subject":"$JS.API.STREAM.DELETE.DECOY","client":{"name":"decoy"},"response":",\\"error\\":{'

@@ -15,10 +15,10 @@ from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.subscription import Message
-from tests.jetstream.conftest import Connect
-from tests.support.clusters import Cluster
-from tests.support.servers import Server
-from tests.support.wire import eventually
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import eventually
+from tests.support.cluster.servers import Cluster
+from tests.support.server.process import Server
 
 LIMITED = """
 authorization {

@@ -16,9 +16,9 @@ from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.subscription import Message
-from tests.jetstream.conftest import Connect
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import Wire, eventually
+from tests.support.server.process import Server
 
 LIMITED = """
 authorization { users: [

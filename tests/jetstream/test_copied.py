@@ -19,9 +19,9 @@ from reconciler.model import units
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.requests import Absent, Copied, LastCopied, PurgeStream, UpdateStream
-from tests.jetstream.conftest import Connect
-from tests.support.servers import Server
-from tests.support.wire import Json, Wire
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import Json, Wire
+from tests.support.server.process import Server
 
 pytestmark = pytest.mark.since("2.14")
 

@@ -29,9 +29,9 @@ from reconciler.procedures.requests import (
     UpdateStream,
     Write,
 )
-from tests.support.ears import Ears, listening
-from tests.support.servers import Server
-from tests.support.wire import Wire, eventually
+from tests.support.account.ears import Ears, listening
+from tests.support.account.wire import Wire, eventually
+from tests.support.server.process import Server
 
 FAR = "2036-01-01T00:00:00Z"
 

@@ -25,12 +25,13 @@ from reconciler.jetstream.reader import JetStreamReader
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import CreateStream
-from tests.engine.conftest import Watcher
-from tests.jetstream.conftest import Connect
-from tests.support.clusters import Cluster
-from tests.support.proxy import Proxy
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import Wire
+from tests.support.clock.fake import Still
+from tests.support.cluster.servers import Cluster
+from tests.support.daemon.engine import Watcher
+from tests.support.server.process import Server
+from tests.support.server.proxy import Proxy
 
 TTL = 2.0
 WITHIN = TTL + 2.0
@@ -55,23 +56,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-class ManualClock:
-    """A clock that stands still until it is told otherwise; sleeping lets others run."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        """The time it was set to."""
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        """Returns when the time has been moved that far."""
-        until = self.now + seconds
-        while self.now < until:  # noqa: ASYNC110 - a test moves `now` by hand
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
@@ -141,7 +125,7 @@ async def test_waiting_ends_with_the_release(api: JetStreamApi) -> None:
 
 
 async def test_release_does_not_touch_a_successor(api: JetStreamApi) -> None:
-    clock = ManualClock()
+    clock = Still()
     late = KvLease(api, "prod", Holder(host="late"), ttl=TTL, clock=clock)
     await late.acquire()  # and its clock stands still: it never renews
     successor = lease_of(api, host="successor")
@@ -155,7 +139,7 @@ async def test_release_does_not_touch_a_successor(api: JetStreamApi) -> None:
 
 
 async def test_the_holder_stops_by_its_own_clock_before_the_server_forgets_it(api: JetStreamApi) -> None:
-    clock = ManualClock()
+    clock = Still()
     lease = KvLease(api, "prod", ttl=10.0, clock=clock)
     await lease.acquire()
     clock.now += 7.9

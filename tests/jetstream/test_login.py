@@ -15,9 +15,9 @@ import nkeys  # type: ignore[import-untyped]
 import pytest
 
 from reconciler.errors import Unreachable
-from tests.jetstream.conftest import Connect
-from tests.support.pki import Pki
-from tests.support.servers import Server
+from tests.support.account.connecting import Connect
+from tests.support.server.certificates import Pki
+from tests.support.server.process import Server
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from reconciler.jetstream.refresh import refresh
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveStream, Patch
 from reconciler.model.wanted import EVERYTHING
-from tests.jetstream.conftest import Connect
-from tests.support.build import NOW, consumer, consumer_info, live, marked, stream, stream_info
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import Wire
+from tests.support.server.process import Server
+from tests.support.values.build import NOW, consumer, consumer_info, live, marked, stream, stream_info
 
 A = Key("Stream", "A")
 GONE = ApiError(404, 10059, "stream not found")

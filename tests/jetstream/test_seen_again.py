@@ -7,9 +7,9 @@ from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer
 from reconciler.model.wanted import EVERYTHING
-from tests.jetstream.conftest import Connect
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import Wire
+from tests.support.server.process import Server
 
 STREAM = Key("Stream", "S")
 NAMES = [f"c{number}" for number in range(6)]

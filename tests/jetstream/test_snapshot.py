@@ -30,10 +30,10 @@ from reconciler.procedures.requests import (
     UpdateConsumer,
     UpdateStream,
 )
-from tests.jetstream.conftest import Connect
-from tests.support.clusters import Cluster
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.connecting import Connect
+from tests.support.account.wire import Wire
+from tests.support.cluster.servers import Cluster
+from tests.support.server.process import Server
 
 NOW = 1_800_000_000 * 10**9
 OWNED = {"reconciler.owner": "team", "reconciler.spec": "s"}

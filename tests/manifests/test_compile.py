@@ -14,7 +14,7 @@ from reconciler.manifests.loader import Loader
 from reconciler.manifests.texts import parse_text
 from reconciler.model.common import DEFAULT_INTENT, State
 from reconciler.model.identity import Key
-from tests.support.manifests import codes, document, load, refused, warnings
+from tests.support.values.manifests import codes, document, load, refused, warnings
 
 SECOND = 10**9
 STREAM = "kind: Stream\nmetadata: {name: S}\nspec: {subjects: [s.>]}"

@@ -12,7 +12,7 @@ from reconciler.manifests.crosscheck import Declarations, crosscheck
 from reconciler.manifests.crosscheck.collisions import collisions
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key, Location
-from tests.support.manifests import codes, load, refused, warnings
+from tests.support.values.manifests import codes, load, refused, warnings
 
 
 def stream(name: str, spec: str = "") -> str:

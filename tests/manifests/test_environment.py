@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.manifests.merge import merge_patch
 from reconciler.model.common import State
 from reconciler.model.identity import Key
-from tests.support.manifests import codes, load, refused, warnings
+from tests.support.values.manifests import codes, load, refused, warnings
 
 PROD = """
 kind: Environment

@@ -20,7 +20,7 @@ from reconciler.model.marker import DEAD_LETTER, Marker, Residue
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Rules
 from reconciler.plan.plan import plan
-from tests.support import build
+from tests.support.values import build
 
 S = 10**9
 VALIDATOR = jsonschema.Draft7Validator(schema())

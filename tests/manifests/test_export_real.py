@@ -19,11 +19,11 @@ from reconciler.model.marker import Marker
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.plan import plan
-from tests.support import build
-from tests.support.export_cases import CONSUMERS, STREAMS
-from tests.support.manifests import load
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.server.process import Server
+from tests.support.values import build
+from tests.support.values.export_cases import CONSUMERS, STREAMS
+from tests.support.values.manifests import load
 
 
 async def _create_everything(wire: Wire, level: int) -> int:

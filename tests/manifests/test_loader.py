@@ -12,7 +12,7 @@ import pytest
 from reconciler.errors import InvalidInput
 from reconciler.manifests.loader import Loader
 from reconciler.model.identity import Key
-from tests.support.manifests import document, load, refused, warnings, written
+from tests.support.values.manifests import document, load, refused, warnings, written
 
 STREAM = "kind: Stream\nmetadata: {name: S}\nspec: {subjects: [s.>]}"
 CONSUMER = "kind: Consumer\nmetadata: {name: c}\nspec: {stream: S}"

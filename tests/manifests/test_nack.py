@@ -15,7 +15,7 @@ from reconciler.model.desired import Declared
 from reconciler.model.identity import Location
 from reconciler.plan.change import Action, Rules
 from reconciler.plan.plan import plan
-from tests.support.build import consumer_info, desired, live, stream_info
+from tests.support.values.build import consumer_info, desired, live, stream_info
 
 S = 10**9
 YEAR = 365 * 24 * 3600 * S

@@ -16,8 +16,8 @@ from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.live import Server as ServerFacts
 from reconciler.plan.change import Action, Rules
 from reconciler.plan.plan import plan
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.server.process import Server
 
 S = 10**9
 YEAR = 365 * 24 * 3600 * S

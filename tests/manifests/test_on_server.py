@@ -16,7 +16,7 @@ from reconciler.model.fields import to_wire
 from reconciler.model.identity import Location
 from reconciler.model.normal import digest, normal_consumer, normal_stream
 from reconciler.model.stream import StreamSpec
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
 
 Config = dict[str, Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.manifests import codes, load, refused
+from tests.support.values.manifests import codes, load, refused
 
 POLICY = """
 kind: Policy

@@ -9,10 +9,10 @@ import pytest
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.normal import digest, normal_consumer, normal_stream
-from tests.support.manifests import load
-from tests.support.servers import Server
-from tests.support.until import until
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.clock.until import until
+from tests.support.server.process import Server
+from tests.support.values.manifests import load
 
 pytestmark = pytest.mark.since("2.14")
 

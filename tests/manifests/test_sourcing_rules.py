@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.manifests.loader import Loader
 from reconciler.model.identity import Key
-from tests.support.manifests import codes, load, refused, warnings, written
+from tests.support.values.manifests import codes, load, refused, warnings, written
 
 HERE = "# here"
 S = "kind: Stream\nmetadata: {name: S}\nspec: {subjects: [s.>]}"

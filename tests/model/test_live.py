@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream, Patch, Server
-from tests.support.build import consumer, consumer_info, marked, stream, stream_info
+from tests.support.values.build import consumer, consumer_info, marked, stream, stream_info
 
 BEFORE = {"stream_name": "S", "name": "c", "created": "2026-01-01T00:00:00Z"}
 STATE = {"delivered": {"consumer_seq": 7, "stream_seq": 7}, "ack_floor": {"consumer_seq": 5, "stream_seq": 5}, "num_pending": 3}

@@ -13,7 +13,7 @@ import pytest
 from reconciler.manifests.loader import Loader
 from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.normal import canonical
-from tests.support.build import OLD, consumer, consumer_info, marked, stream, stream_info
+from tests.support.values.build import OLD, consumer, consumer_info, marked, stream, stream_info
 
 MANY = 200
 SPARE = 1_000

@@ -19,9 +19,9 @@ from reconciler.model.topology_live import live_topology, needed
 from reconciler.model.topology_views import declared_topology, told_topology
 from reconciler.model.wanted import Wanted
 from reconciler.render.sources import source_row
-from tests.support import build
-from tests.support.manifests import load
-from tests.support.topologies import edge, key, many, topology
+from tests.support.values import build
+from tests.support.values.manifests import load
+from tests.support.values.topologies import edge, key, many, topology
 
 STREAM = "kind: Stream\nmetadata: {name: %s}\nspec: %s"
 CONSUMER = """

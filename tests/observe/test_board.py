@@ -19,8 +19,9 @@ from reconciler.observe.board import Board, Process
 from reconciler.observe.controls import StatusQuery
 from reconciler.observe.telemetry import PassReport
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
-from tests.support import build
-from tests.support.contract import STATUS, conforms
+from tests.support.clock.fake import Calendar
+from tests.support.values import build
+from tests.support.values.contract import STATUS, conforms
 
 STREAM, ONE, TWO = Key("Stream", "S"), Key("Consumer", "one", "S"), Key("Consumer", "two", "S")
 DECLARED = build.desired(
@@ -29,29 +30,13 @@ DECLARED = build.desired(
 SOMEBODY = Author("nats CLI", "bob", "2026-01-31T12:00:00Z")
 
 
-class Clock:
-    """Time that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.time = build.NOW
-
-    def __call__(self) -> int:
-        """What time it is."""
-        return self.time
-
-    def pass_seconds(self, seconds: float) -> str:
-        """Moves it; what time it is then."""
-        self.time += int(seconds * units.SECOND)
-        return units.format_time(self.time)
+@pytest.fixture
+def clock() -> Calendar:
+    return Calendar()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def board(clock: Clock) -> Board:
+def board(clock: Calendar) -> Board:
     """A board that is connected and has seen everything in place."""
     board = blank(clock)
     board.connection(True, "nats://127.0.0.1:4222")
@@ -59,7 +44,7 @@ def board(clock: Clock) -> Board:
     return board
 
 
-def blank(clock: Clock) -> Board:
+def blank(clock: Calendar) -> Board:
     return Board(clock, Process(pid=7, host="box", version="1.2.3", owner="default"))
 
 
@@ -84,7 +69,7 @@ def resource(board: Board, key: Key) -> dict[str, Any]:
     return dict(found)
 
 
-def test_before_the_first_look_everything_is_unknown(clock: Clock) -> None:
+def test_before_the_first_look_everything_is_unknown(clock: Calendar) -> None:
     board = blank(clock)
     board.declared(DECLARED)
     assert set(states(board).values()) == {"Unknown"}
@@ -96,7 +81,7 @@ def test_before_the_first_look_everything_is_unknown(clock: Clock) -> None:
     assert board.not_ready() == ""
 
 
-def test_what_needs_no_change_is_synced_since_the_first_look(board: Board, clock: Clock) -> None:
+def test_what_needs_no_change_is_synced_since_the_first_look(board: Board, clock: Calendar) -> None:
     first = units.format_time(clock())
     clock.pass_seconds(60)
     board.looked(DECLARED, nothing_unknown(), ())
@@ -109,7 +94,7 @@ def test_what_differs_is_out_of_sync_and_says_in_what(board: Board) -> None:
     assert resource(board, ONE)["message"] == "update, drift: ackWait, maxDeliver"
 
 
-def test_since_moves_with_the_state_alone(board: Board, clock: Clock) -> None:
+def test_since_moves_with_the_state_alone(board: Board, clock: Calendar) -> None:
     became = clock.pass_seconds(10)
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "ackWait")])
     clock.pass_seconds(10)
@@ -156,7 +141,7 @@ def test_an_unknown_stream_is_not_hidden_by_a_running_procedure(board: Board) ->
     assert resource(board, ONE)["state"] == "Unknown"
 
 
-def test_while_nobody_can_look_everything_is_unknown_and_keeps_its_since(board: Board, clock: Clock) -> None:
+def test_while_nobody_can_look_everything_is_unknown_and_keeps_its_since(board: Board, clock: Calendar) -> None:
     first = units.format_time(clock())
     board.looked(DECLARED, nothing_unknown(), [drift(TWO, "ackWait")])
     lost = clock.pass_seconds(5)
@@ -172,7 +157,7 @@ def test_while_nobody_can_look_everything_is_unknown_and_keeps_its_since(board: 
     assert (resource(board, TWO)["state"], resource(board, TWO)["since"]) == ("OutOfSync", first)
 
 
-def test_a_failed_try_is_an_error_until_one_works(board: Board, clock: Clock) -> None:
+def test_a_failed_try_is_an_error_until_one_works(board: Board, clock: Calendar) -> None:
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "ackWait")])
     board.failed(ONE, "no answer within 5s", 2.0)
     again = clock.pass_seconds(2)
@@ -247,7 +232,7 @@ def test_a_journal_of_somebody_else_is_progress(board: Board) -> None:
     assert board.document(StatusQuery())["procedures"][0]["state"] == "journaled"
 
 
-def test_suspended_by_request_hides_a_difference_but_tells_it(board: Board, clock: Clock) -> None:
+def test_suspended_by_request_hides_a_difference_but_tells_it(board: Board, clock: Calendar) -> None:
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "ackWait")])
     board.suspended(ONE)
     since = units.format_time(clock())
@@ -258,7 +243,7 @@ def test_suspended_by_request_hides_a_difference_but_tells_it(board: Board, cloc
 
 
 def test_suspended_and_unmanaged_by_the_manifest() -> None:
-    clock = Clock()
+    clock = Calendar()
     board = blank(clock)
     board.connection(True, "")
     left = build.desired(
@@ -295,7 +280,7 @@ def test_of_several_truths_the_first_is_shown(board: Board, facts: str, state: s
     assert resource(board, ONE)["state"] == state
 
 
-def test_a_drift_outlives_its_repair(board: Board, clock: Clock) -> None:
+def test_a_drift_outlives_its_repair(board: Board, clock: Calendar) -> None:
     at = clock.pass_seconds(1)
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "ackWait")], scope=(ONE,))
     board.drifted(ONE, ("ackWait",), SOMEBODY)
@@ -308,7 +293,7 @@ def test_a_drift_outlives_its_repair(board: Board, clock: Clock) -> None:
     assert resource(board, ONE)["lastDrift"] == expected
 
 
-def test_a_drift_that_somebody_else_repaired_is_found_repaired(board: Board, clock: Clock) -> None:
+def test_a_drift_that_somebody_else_repaired_is_found_repaired(board: Board, clock: Calendar) -> None:
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "ackWait")])
     board.drifted(ONE, ("ackWait",))
     repaired = clock.pass_seconds(3)
@@ -316,7 +301,7 @@ def test_a_drift_that_somebody_else_repaired_is_found_repaired(board: Board, clo
     assert resource(board, ONE)["lastDrift"]["repairedAt"] == repaired
 
 
-def test_the_author_may_become_known_a_moment_later(board: Board, clock: Clock) -> None:
+def test_the_author_may_become_known_a_moment_later(board: Board, clock: Calendar) -> None:
     board.drifted(ONE, ("ackWait",))
     board.drifted(TWO, ("ackWait",))
     clock.pass_seconds(5)
@@ -332,7 +317,7 @@ def test_the_author_may_become_known_a_moment_later(board: Board, clock: Clock) 
 def test_of_many_drifts_the_oldest_are_forgotten() -> None:
     names = [f"c{number}" for number in range(10_001)]
     many = build.desired(*(build.consumer("S", name) for name in names))
-    board = blank(Clock())
+    board = blank(Calendar())
     board.connection(True, "")
     board.looked(many, nothing_unknown(), ())
     for name in names:
@@ -341,7 +326,7 @@ def test_of_many_drifts_the_oldest_are_forgotten() -> None:
     assert resource(board, Key("Consumer", "c1", "S"))["lastDrift"] is not None
 
 
-def test_a_fight_is_shown_while_it_lasts(board: Board, clock: Clock) -> None:
+def test_a_fight_is_shown_while_it_lasts(board: Board, clock: Calendar) -> None:
     board.fighting(ONE, "ackWait", "45s", 21)
     assert resource(board, ONE)["fight"] == {"field": "ackWait", "value": "45s", "times": 21}
     clock.pass_seconds(601)
@@ -358,7 +343,7 @@ def test_a_bucket_may_be_called_by_its_stream(board: Board) -> None:
     assert states(board) == {"KeyValue/config": "Synced"}
 
 
-def test_what_is_declared_later_is_synced_since_then_and_what_is_not_any_more_is_gone(board: Board, clock: Clock) -> None:
+def test_what_is_declared_later_is_synced_since_then_and_what_is_not_any_more_is_gone(board: Board, clock: Calendar) -> None:
     board.failed(TWO, "no answer", 1.0)
     later = clock.pass_seconds(30)
     three = Key("Consumer", "three", "S")
@@ -370,7 +355,7 @@ def test_what_is_declared_later_is_synced_since_then_and_what_is_not_any_more_is
 
 def test_a_pool_with_incomplete_files_is_unknown() -> None:
     pool = Key("WorkerPool", "p")
-    board = blank(Clock())
+    board = blank(Calendar())
     board.connection(True, "")
     board.looked(Desired({}, held_back={pool: "shard 2 of 3 is missing"}), nothing_unknown(), ())
     assert resource(board, pool)["message"] == "shard 2 of 3 is missing"
@@ -393,7 +378,7 @@ def test_counts_cover_every_kind_and_state(board: Board) -> None:
     assert sum(board.counts().values()) == 4
 
 
-def test_the_document_has_the_frozen_shape_and_its_additions(board: Board, clock: Clock) -> None:
+def test_the_document_has_the_frozen_shape_and_its_additions(board: Board, clock: Calendar) -> None:
     begun = units.format_time(clock())
     board.leadership(True, "box (pid 7)")
     board.manifests("r1", ())
@@ -482,7 +467,7 @@ def test_while_all_is_well_nothing_costs_what_the_number_of_resources_costs() ->
     def seconds(number: int) -> float:
         wanted = build.desired(build.stream("S"))
         keys = {Key("Consumer", f"c{index}", "S"): wanted.resources[STREAM] for index in range(number)}
-        board = blank(Clock())
+        board = blank(Calendar())
         board.connection(True, "")
         desired = Desired({**wanted.resources, **keys})
         board.looked(desired, nothing_unknown(), ())

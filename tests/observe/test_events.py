@@ -11,22 +11,13 @@ from nats.aio.msg import Msg
 from reconciler.model.identity import Key
 from reconciler.observe.events import BURST, KEPT, RATE, Event, Events, encoded, subject_of
 from reconciler.observe.metrics import Metrics
-from tests.support.telling import Sink
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.clock.fake import Clock
+from tests.support.daemon.telling import Sink
 
 ORDERS = Key("Stream", "ORDERS")
 START = 1_767_225_600 * 10**9
 BILLING = Key("Consumer", "billing", "ORDERS")
-
-
-class Clock:
-    """Monotonic time in the hands of the test."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        """The time as set."""
-        return self.now
 
 
 def event(number: int = 0, key: Key | None = ORDERS) -> Event:

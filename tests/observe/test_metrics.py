@@ -14,7 +14,7 @@ from reconciler.model.identity import KINDS, Key
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.telemetry import Ending, PassReport, Telemetry
 from reconciler.plan.change import Action, Author, Cause, Change
-from tests.support.telling import NOW, Sink, telemetry_of
+from tests.support.daemon.telling import NOW, Sink, telemetry_of
 
 NO_LABELS: tuple[str, ...] = ()
 TABLE = {

@@ -12,8 +12,8 @@ from reconciler.model.identity import Key
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.telemetry import Ending, PassReport, Telemetry
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
-from tests.support.plans import changes
-from tests.support.telling import Lines, Sink, telemetry_of
+from tests.support.daemon.telling import Lines, Sink, telemetry_of
+from tests.support.values.plans import changes
 
 ORDERS = Key("Stream", "ORDERS")
 BILLING = Key("Consumer", "billing", "ORDERS")

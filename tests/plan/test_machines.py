@@ -15,7 +15,7 @@ from reconciler.plan.change import Action, Change, Memory, Plan, Rules
 from reconciler.plan.plan import plan
 from reconciler.procedures.recreate_consumer import hold_key
 from reconciler.procedures.requests import Absent, Message, NextMessage, StreamInfo, Unanswered
-from tests.support.build import OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.build import OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
 
 ORDERS = stream("ORDERS", {"subjects": ["orders.>"]})
 ONE = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"]})

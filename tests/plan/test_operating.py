@@ -13,7 +13,7 @@ from reconciler.model.units import SECOND, format_time
 from reconciler.plan.operating import Decision, Operated, Pause, Resume
 from reconciler.plan.resetting import Reset, Span
 from reconciler.procedures.requests import Message, NextMessage, PauseConsumer, ResetConsumer, StreamInfo
-from tests.support.build import NOW, consumer_info, stream_info
+from tests.support.values.build import NOW, consumer_info, stream_info
 
 KEY = Key("Consumer", "c", "S")
 STREAM = KEY.stream_key

@@ -21,7 +21,7 @@ from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Pla
 from reconciler.plan.plan import plan
 from reconciler.procedures.move_subject import MoveSubject
 from reconciler.procedures.requests import Absent, Fact, Message, NextMessage, Read, Unanswered
-from tests.support.build import NOW, OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.build import NOW, OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
 
 STREAMS = ("A", "B", "C")
 CONSUMERS = ("x", "y", "z")

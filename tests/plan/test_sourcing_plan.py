@@ -18,12 +18,12 @@ from reconciler.plan.change import Action, Cause, Change, Plan, Rules
 from reconciler.plan.plan import plan
 from reconciler.procedures.migrate_source import MigrateSource
 from reconciler.procedures.requests import LastCopied, StreamInfo, Unanswered, UpdateConsumer
-from tests.support.build import consumer, stream
-from tests.support.kept_worlds import KeptWorld, world_of
-from tests.support.procedure_driver import Crash
-from tests.support.source_keeper import SYNC, Keeper, Killed, live_of, manifests, planned
-from tests.support.source_world import A, durable
-from tests.support.sourcing_declared import RETENTIONS, copier, managed, origin, own, plain, user
+from tests.support.values.build import consumer, stream
+from tests.support.world.declared import RETENTIONS, copier, managed, origin, own, plain, user
+from tests.support.world.driver import Crash
+from tests.support.world.keeper import SYNC, Keeper, Killed, live_of, manifests, planned
+from tests.support.world.kept import KeptWorld, world_of
+from tests.support.world.sources import A, durable
 
 UPSERT = Rules()
 C, U = durable("c"), durable("u")

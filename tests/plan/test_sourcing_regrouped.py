@@ -10,12 +10,12 @@ import pytest
 from reconciler.model.common import Intent
 from reconciler.model.desired import Declared, Desired
 from reconciler.plan.change import Action, Change, Plan, Rules
-from tests.support.build import stream
-from tests.support.kept_worlds import KeptWorld, leftovers, world_of
-from tests.support.procedure_driver import NO_CRASH
-from tests.support.source_keeper import SYNC, Keeper, Killed, manifests, planned
-from tests.support.source_world import A, SourceWorld
-from tests.support.sourcing_declared import IDENTITY, MOVED, RETENTIONS, Entry, copier, managed, origin, own, plain, user
+from tests.support.values.build import stream
+from tests.support.world.declared import IDENTITY, MOVED, RETENTIONS, Entry, copier, managed, origin, own, plain, user
+from tests.support.world.driver import NO_CRASH
+from tests.support.world.keeper import SYNC, Keeper, Killed, manifests, planned
+from tests.support.world.kept import KeptWorld, leftovers, world_of
+from tests.support.world.sources import A, SourceWorld
 
 BOTH = ("s.a", "s.b")
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)

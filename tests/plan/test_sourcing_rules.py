@@ -15,7 +15,7 @@ from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
 from reconciler.plan.plan import plan
 from reconciler.plan.scope import touched_by
-from tests.support.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 
 RULES = Rules()
 SYNC = Rules(policy="sync")

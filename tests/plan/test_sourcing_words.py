@@ -13,7 +13,7 @@ from reconciler.plan.change import Change, Rules
 from reconciler.plan.diff import fields
 from reconciler.plan.plan import plan
 from reconciler.render.text import change_lines
-from tests.support.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 
 A = Key("Stream", "A")
 S = stream("S", {"subjects": ["s.>"]})

@@ -16,8 +16,8 @@ from reconciler.procedures.consumer import expected_duplicates
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.machine import Abort, Done
 from reconciler.procedures.requests import PauseConsumer, ResetConsumer, UpdateConsumer, Write
-from tests.support.procedure_driver import NO_CRASH, Crash, run
-from tests.support.world import OWNED, C, World, config
+from tests.support.world.consumers import OWNED, C, World, config
+from tests.support.world.driver import NO_CRASH, Crash, run
 
 LONG = 10 * 60 * 10**9
 BUSY = ("a", "b", "work", "take") * 5

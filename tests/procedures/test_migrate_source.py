@@ -12,10 +12,10 @@ import pytest
 from reconciler.model.desired import Declared, Desired
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import DeleteStream, UpdateConsumer
-from tests.support.kept_worlds import again, assert_exact, assert_settled, every_kill, world_of
-from tests.support.source_keeper import manifests
-from tests.support.source_world import S, durable
-from tests.support.sourcing_declared import RETENTIONS, ROWS, copier, managed, origin, own, plain, user
+from tests.support.world.declared import RETENTIONS, ROWS, copier, managed, origin, own, plain, user
+from tests.support.world.keeper import manifests
+from tests.support.world.kept import again, assert_exact, assert_settled, every_kill, world_of
+from tests.support.world.sources import S, durable
 
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
 LONG = 200

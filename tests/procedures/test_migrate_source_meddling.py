@@ -29,11 +29,11 @@ from reconciler.model.marker import read_marker
 from reconciler.model.sourcing import identity_of
 from reconciler.plan.change import Plan, Rules
 from reconciler.procedures.requests import DeleteConsumer, PauseConsumer, UpdateConsumer, UpdateStream
-from tests.support.kept_worlds import KeptWorld, leftovers, world_of
-from tests.support.procedure_driver import NO_CRASH, Crash
-from tests.support.source_keeper import Keeper, Killed, manifests, planned
-from tests.support.source_world import A, durable
-from tests.support.sourcing_declared import IDENTITY, MOVED, RETENTIONS, copier, managed, origin, own, plain, user
+from tests.support.world.declared import IDENTITY, MOVED, RETENTIONS, copier, managed, origin, own, plain, user
+from tests.support.world.driver import NO_CRASH, Crash
+from tests.support.world.keeper import Keeper, Killed, manifests, planned
+from tests.support.world.kept import KeptWorld, leftovers, world_of
+from tests.support.world.sources import A, durable
 
 FORMS: dict[str, tuple[Declared, ...]] = {
     "ephemeral": (copier(plain()),),

@@ -13,11 +13,11 @@ import pytest
 
 from reconciler.model.desired import Desired
 from reconciler.model.normal import normal_consumer, normal_stream
-from tests.support.kept_worlds import KeptWorld, assert_exact, world_of
-from tests.support.procedure_driver import NO_CRASH, Crash
-from tests.support.source_keeper import Keeper, Killed, manifests
-from tests.support.source_world import SourceWorld
-from tests.support.sourcing_declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
+from tests.support.world.declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
+from tests.support.world.driver import NO_CRASH, Crash
+from tests.support.world.keeper import Keeper, Killed, manifests
+from tests.support.world.kept import KeptWorld, assert_exact, world_of
+from tests.support.world.sources import SourceWorld
 
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
 CHANGES = (

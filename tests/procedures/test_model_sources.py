@@ -11,7 +11,7 @@ import pytest
 from reconciler.errors import ApiError
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.requests import PurgeStream, ResetConsumer
-from tests.support.source_world import PLAIN, S, SourceWorld, attached, durable, ephemeral, through
+from tests.support.world.sources import PLAIN, S, SourceWorld, attached, durable, ephemeral, through
 
 LEVELS = pytest.mark.parametrize("level", [4, 5])
 DETACHED = {"name": "S", "filter_subject": "_detached.never"}

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.errors import ApiError
 from reconciler.procedures.requests import CreateConsumer, CreateStream, DeleteStream
-from tests.support.source_world import PLAIN, S, SourceWorld, attached, durable, flowing, through
+from tests.support.world.sources import PLAIN, S, SourceWorld, attached, durable, flowing, through
 
 LEVELS = pytest.mark.parametrize("level", [4, 5])
 TRANSFORMED = through("c", subject_transforms=[{"src": "s.>", "dest": "s.>"}])

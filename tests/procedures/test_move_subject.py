@@ -14,8 +14,8 @@ from reconciler.model.units import SECOND
 from reconciler.procedures.machine import Abort, Do, Done, Observation
 from reconciler.procedures.move_subject import MoveSubject, StreamTarget
 from reconciler.procedures.requests import CreateStream, StreamInfo, UpdateStream, Write
-from tests.support.model_server import ModelServer
-from tests.support.procedure_driver import NO_CRASH, Crash, run
+from tests.support.world.driver import NO_CRASH, Crash, run
+from tests.support.world.server import ModelServer
 
 Graph = dict[str, list[str] | None]
 CRASHES = [NO_CRASH, *(Crash(write=n, executed=x) for n in range(7) for x in (False, True)), *(Crash(step=n) for n in range(14))]

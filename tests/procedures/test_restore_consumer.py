@@ -7,8 +7,8 @@ import pytest
 from reconciler.procedures.machine import Abort, Done
 from reconciler.procedures.requests import CreateConsumer, DeleteConsumer
 from reconciler.procedures.restore_consumer import RestoreConsumer
-from tests.support.procedure_driver import NO_CRASH, Crash, run
-from tests.support.world import C, World, config
+from tests.support.world.consumers import C, World, config
+from tests.support.world.driver import NO_CRASH, Crash, run
 
 CRASHES = [NO_CRASH, *(Crash(write=n, executed=x) for n in range(4) for x in (False, True)), *(Crash(step=n) for n in range(12))]
 

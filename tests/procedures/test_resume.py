@@ -15,8 +15,8 @@ from reconciler.procedures.recreate_consumer import RecreateConsumer, held_consu
 from reconciler.procedures.requests import CreateConsumer, DeleteConsumer, Write
 from reconciler.procedures.restore_consumer import RestoreConsumer
 from reconciler.procedures.resume import resume
-from tests.support.procedure_driver import run
-from tests.support.world import C, World
+from tests.support.world.consumers import C, World
+from tests.support.world.driver import run
 
 CHANGE: dict[str, Any] = {"max_waiting": 7}
 

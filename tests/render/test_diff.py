@@ -7,7 +7,7 @@ import yaml
 from reconciler.model.identity import Key
 from reconciler.render.diff import change_diff, plan_diff
 from reconciler.render.yaml import dump, resource
-from tests.support.plans import changes, plan_of
+from tests.support.values.plans import changes, plan_of
 
 
 def parts() -> dict[str, list[str]]:

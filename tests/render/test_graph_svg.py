@@ -11,7 +11,7 @@ from reconciler.model.identity import Key
 from reconciler.model.topology import Mode, Reader, Topology
 from reconciler.render.graph_svg import svg
 from reconciler.render.graph_widths import text_width
-from tests.support.topologies import NASTY, edge, key, many, nasty, topology
+from tests.support.values.topologies import NASTY, edge, key, many, nasty, topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,7 +15,7 @@ from reconciler.model.topology import Topology
 from reconciler.render.graph_dot import dot
 from reconciler.render.graph_mermaid import MOST_EDGES, mermaid, too_large
 from reconciler.render.graph_words import LONGEST
-from tests.support.topologies import NASTY, edge, key, many, nasty, topology
+from tests.support.values.topologies import NASTY, edge, key, many, nasty, topology
 
 
 class Read(NamedTuple):

@@ -7,8 +7,8 @@ import orjson
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff
 from reconciler.render.json import Ended, apply_document, plan_document
-from tests.support.contract import APPLIED, PLAN, conforms
-from tests.support.plans import everything, plan_of
+from tests.support.values.contract import APPLIED, PLAN, conforms
+from tests.support.values.plans import everything, plan_of
 
 
 def test_the_document_has_the_shape_of_the_contract() -> None:

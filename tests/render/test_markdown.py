@@ -9,7 +9,7 @@ import orjson
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.render.markdown import LIMIT, plan_markdown
-from tests.support.plans import everything, plan_of
+from tests.support.values.plans import everything, plan_of
 
 
 def many(count: int) -> list[Change]:

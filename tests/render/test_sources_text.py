@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.render.sources_text import source_lines
-from tests.support import build
+from tests.support.values import build
 
 NOW = build.NOW
 

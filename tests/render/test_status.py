@@ -11,8 +11,8 @@ from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
 from reconciler.render.status import Condition, View, judged, status_document, statuses
 from reconciler.render.status_text import procedure_lines, status_lines
-from tests.support import build
-from tests.support.plans import changes, plan_of
+from tests.support.values import build
+from tests.support.values.plans import changes, plan_of
 
 NOW = build.NOW
 

@@ -7,7 +7,7 @@ import dataclasses
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.render.text import plan_lines
-from tests.support.plans import everything, plan_of
+from tests.support.values.plans import everything, plan_of
 
 
 def lines_of(plan: object) -> list[str]:

@@ -1,1 +1,1 @@
-"""What the tests stand on: real servers of any version, and a second client that speaks raw JetStream."""
+"""What tests stand on, a folder a word: server, account, cluster, daemon, sources, world, clock, values. See tests/README.md."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from reconciler.manifests.loader import Loader
-from tests.support.servers import Server
+from tests.support.server.process import Server
 from tools.bench import daemon
 from tools.bench.audit import audit
 from tools.bench.big_consumers import big_consumers

@@ -22,7 +22,7 @@ import structlog
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.hints import AuditLimits, AuditMode, Hint, HintListener, Hints
 from reconciler.jetstream.settings import ConnectionSettings
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
 from tools.bench.measure import Measure, rounded
 
 RATE = 2_000

@@ -15,7 +15,7 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
 from tools.bench.measure import Measure, rounded
 
 LIMIT = 50.0

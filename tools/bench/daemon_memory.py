@@ -19,8 +19,8 @@ from reconciler.engine import make_plan
 from reconciler.jetstream.domains import DomainApis
 from reconciler.manifests.loader import Loader
 from reconciler.plan.change import Rules
-from tests.support.daemons import Daemon
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.daemon.process import Daemon
 from tools.bench.daemon_process import document, memory, settle
 from tools.bench.measure import Measure, rounded
 from tools.bench.memory import LIMITS

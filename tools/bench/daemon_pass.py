@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 
-from tests.support.daemons import Daemon
-from tests.support.wire import Audit, Wire
+from tests.support.account.wire import Audit, Wire
+from tests.support.daemon.process import Daemon
 from tools.bench.daemon_process import pass_now, requests
 from tools.bench.measure import Measure, rounded, seconds
 from tools.bench.noop_pass import LIMIT, NoopPass

@@ -12,8 +12,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from tests.support.command import Command
-from tests.support.daemons import Daemon, daemon, settled
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import Daemon, daemon, settled
 
 _MEGABYTE = 1_000_000
 _MEMORY = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB", re.MULTILINE)

@@ -12,8 +12,8 @@ from reconciler.engine import Ports, make_plan
 from reconciler.jetstream.domains import DomainApis
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Rules
-from tests.support.servers import Server
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.server.process import Server
 from tools.bench.measure import Measure, alternating, rounded
 from tools.bench.workload import CLIENT, ports
 

@@ -1,7 +1,7 @@
 """Durable sourcing through the engine, against the bare requests that have the same effect.
 
 A first message: from manifests that nothing is there of to a message in the aggregate. A migration: from the changed manifests to
-the end, at full rate; the bare side waits as long as the server's ways demand (see `tests.support.bare_migrations`), and looks
+the end, at full rate; the bare side waits as long as the server's ways demand (see `tests.support.sources.bare`), and looks
 twice, 1.2 s apart, whether a durable is at rest, since a cluster needs that. The milliseconds that either side does not sleep or
 wait are reported: planning, requests, journals, and looking again after each write and between two waits.
 
@@ -23,11 +23,11 @@ from reconciler.engine import ApplyOptions, SystemClock, Verdict, apply_plan, ma
 from reconciler.jetstream.domains import DomainApis
 from reconciler.manifests.loader import Loader
 from reconciler.plan.change import Rules
-from tests.support import aggregate
-from tests.support.bare_migrations import Route, redelivered, renamed, to_durable, to_ephemeral
-from tests.support.catalogues import Json, write
-from tests.support.sourcing_load import RATE, publishing
-from tests.support.wire import Wire
+from tests.support.account.wire import Wire
+from tests.support.sources import aggregate
+from tests.support.sources.bare import Route, redelivered, renamed, to_durable, to_ephemeral
+from tests.support.sources.load import RATE, publishing
+from tests.support.values.catalogues import Json, write
 from tools.bench.measure import Measure, rounded, tell
 from tools.bench.workload import connected, ports
 

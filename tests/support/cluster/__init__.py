@@ -1,0 +1,1 @@
+"""Three servers as one, and what they report together."""

@@ -1,0 +1,1 @@
+"""The `reconciler` command and its daemon, run as users run them."""

@@ -1,0 +1,101 @@
+"""An engine in this process, on a real server: its ports, what it tells its observer, and a lease that can be lost.
+
+Invariant: every connection is closed when the block of `engines` is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from reconciler.engine import Applied, ApplyOptions, Outcome, Planned, Ports, SystemClock, apply_plan, make_plan
+from reconciler.errors import LeaseLost
+from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.writer import JetStreamWriter
+from reconciler.model.desired import Declared
+from reconciler.model.identity import Key
+from reconciler.model.normal import Config, normal_consumer, normal_stream
+from reconciler.plan.change import Rules
+from tests.support.server.process import Server
+from tests.support.values.build import desired
+
+
+@dataclass
+class Watcher:
+    """Keeps what the engine tells."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    then: Callable[[Outcome], None] = lambda _: None
+
+    def stepped(self, key: Key, title: str) -> None:
+        """A procedure took a step."""
+        self.steps.append(f"{key}: {title}")
+
+    def finished(self, outcome: Outcome) -> None:
+        """A change came to its end."""
+        self.outcomes.append(outcome)
+        self.then(outcome)
+
+
+@dataclass
+class Right:
+    """A lease in the hands of the test."""
+
+    held: bool = True
+    checks: int = 0
+
+    def check(self) -> None:
+        """Raises when the test has taken it away."""
+        self.checks += 1
+        if not self.held:
+            msg = "the write lease is no longer ours"
+            raise LeaseLost(msg)
+
+
+@dataclass
+class Engine:
+    """One engine with its own connection."""
+
+    connection: Connection
+    ports: Ports
+    watcher: Watcher
+    lease: Right
+
+    async def plan(self, *resources: Declared, **rules: object) -> Planned:
+        """What would be done for these manifests."""
+        return await make_plan(desired(*resources), Rules(**rules), self.ports.reader)  # type: ignore[arg-type]  # the test names them
+
+    async def apply(self, *resources: Declared, rules: Rules | None = None, **options: object) -> Applied:
+        """Plan and apply these manifests."""
+        planned = await make_plan(desired(*resources), rules or Rules(), self.ports.reader)
+        return await apply_plan(planned, self.ports, ApplyOptions(**{"timeout": 20.0, **options}))  # type: ignore[arg-type]
+
+
+Start = Callable[..., Awaitable[Engine]]
+
+
+def plain(key: Key, config: Config) -> Config:
+    """Normal forms of streams and consumers without consumer limits."""
+    return normal_consumer(config) if key.kind == "Consumer" else normal_stream(config, key.stream_name)
+
+
+@asynccontextmanager
+async def engines() -> AsyncIterator[Start]:
+    """Makes engines on servers of the test's choice."""
+    async with AsyncExitStack() as stack:
+
+        async def started(server: Server, timeout: float = 2.0) -> Engine:  # noqa: ASYNC109 - a setting
+            connection = await stack.enter_async_context(
+                await Connection.open(ConnectionSettings(servers=(server.url,), timeout=timeout))
+            )
+            apis = DomainApis(connection)
+            watcher, lease = Watcher(), Right()
+            ports = Ports(JetStreamReader(apis), JetStreamWriter(apis), lease, SystemClock(), watcher)
+            return Engine(connection, ports, watcher, lease)
+
+        yield started

@@ -1,0 +1,1 @@
+"""Manifests, plans and configurations to test with."""

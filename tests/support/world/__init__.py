@@ -1,0 +1,1 @@
+"""JetStream in memory, for procedures: everything they may meet, at every step, in milliseconds."""
