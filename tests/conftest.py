@@ -5,6 +5,7 @@ Invariant: every server is fresh, and gone when its test (for `cluster`: its mod
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import pytest_asyncio
 import structlog
 
 from tests.support.account.wire import Wire
+from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
 from tests.support.daemon.engine import Engine, Start, engines
-from tests.support.server.binaries import versions_under_test
 from tests.support.server.process import Server
 
 # How long an example takes says nothing on a machine that runs servers beside it.
@@ -38,18 +39,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(params=[pytest.param(version, marks=pytest.mark.matrix) for version in versions_under_test()])
+@pytest.fixture(scope="session")
 def server_version(request: pytest.FixtureRequest) -> str:
-    """Each version under test in turn, for tests that configure their own servers."""
+    """Each version that the test is to be run on in turn, for tests that configure their own servers."""
     version: str = request.param
-    since = request.node.get_closest_marker("since")
-    if since and _numbers(version) < _numbers(since.args[0]):
-        pytest.skip(f"what it is about begins with {since.args[0]}")
     return version
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
 
 
 @pytest.fixture
@@ -86,9 +80,33 @@ async def engine(server: Server, start: Start) -> Engine:
     return await start(server)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count cluster tests to the matrix, and keep those of a module in one process so that they share the cluster."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--all`, as `make test-all` says it."""
+    parser.addoption("--all", action="store_true", help="everything, on every version under test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """An interrupt interrupts, also what tests start, although a shell has what it runs in the background ignore it."""
+    run_everything(config.getoption("--all"))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The servers a test is run on."""
+    if "server_version" in metafunc.fixturenames:
+        versions = versions_for(metafunc.definition)
+        metafunc.parametrize("server_version", [pytest.param(one, marks=pytest.mark.matrix) for one in versions], indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `--all` runs; long tests first; tests of a module that share a cluster in one process."""
     for item in items:
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.matrix)
             item.add_marker(pytest.mark.xdist_group(f"cluster of {item.nodeid.partition('::')[0]}"))
+    if not config.getoption("--all") and not any("::" in argument for argument in config.args):
+        chosen = set(every_day(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

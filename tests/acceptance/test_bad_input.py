@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from reconciler.cli.app import run
 from reconciler.cli.terminal import Terminal
 from reconciler.manifests.reference import KINDS, Shape, fields_of, model_in
+from tests.support.choice import examples
 from tests.support.daemon.command import SECONDS, Command, Ended
 from tests.support.values.catalogues import CATALOGUE
 
@@ -395,7 +396,7 @@ def test_a_bad_index(index: str, code: int, told: str, tmp_path: Path, capsys: p
     assert re.search(f"_index.yaml:{told}" if told else "all valid", capsys.readouterr().out)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.integers(0, len(CATALOGUE)),
     st.integers(0, 40),

@@ -25,7 +25,6 @@ from tests.support.clock.until import until
 from tests.support.cluster.servers import Cluster
 from tests.support.daemon.command import Command
 from tests.support.daemon.engine import Engine, Start
-from tests.support.server.binaries import versions_under_test
 from tests.support.server.process import Server
 from tests.support.values.field_cases import (
     ABSENT,
@@ -56,10 +55,10 @@ def test_every_field_of_a_consumer_has_a_case() -> None:
     assert covered(CONSUMER_CASES, CONSUMER_IMMUTABLE) == sorted(table(ConsumerSpec))
 
 
-@pytest.fixture(scope="module", params=[pytest.param(version, marks=pytest.mark.matrix) for version in versions_under_test()])
-def each_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def each_server(server_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server per version for all fields; each test leaves it empty."""
-    with Server(tmp_path_factory.mktemp("each"), version=request.param) as running:
+    with Server(tmp_path_factory.mktemp("each"), version=server_version) as running:
         yield running
 
 

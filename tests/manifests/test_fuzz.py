@@ -18,6 +18,7 @@ from reconciler.manifests.environment import MODELS
 from reconciler.manifests.loader import Loader
 from reconciler.model.documents import AssignmentIndexSpec, EnvironmentSpec, PolicySpec
 from reconciler.model.pool import WorkerAssignmentSpec
+from tests.support.choice import examples
 
 ALL: dict[str, type[BaseModel]] = {
     **MODELS,
@@ -69,7 +70,7 @@ def envelope(kind: Any, spec: Any, name: Any = "a") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", sorted(ALL))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_wrong_types_in_every_field_of_every_kind(kind: str, data: st.DataObject) -> None:
     names = [info.alias for info in ALL[kind].model_fields.values() if info.alias]
@@ -86,7 +87,7 @@ def test_the_same_junk_in_each_single_field(kind: str, junk: Any) -> None:
     load([envelope(kind, base | {name: junk}, name=f"n{number}") for number, name in enumerate(names)])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(JUNK | st.builds(envelope, st.sampled_from(sorted(ALL)) | JUNK, JUNK, JUNK), max_size=4))
 def test_junk_structures(documents: list[Any]) -> None:
     load(documents)
@@ -151,7 +152,7 @@ PLAUSIBLE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PLAUSIBLE, max_size=8))
 def test_plausible_sets(documents: list[Any]) -> None:
     load(documents)

@@ -21,6 +21,7 @@ from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Pla
 from reconciler.plan.plan import plan
 from reconciler.procedures.move_subject import MoveSubject
 from reconciler.procedures.requests import Absent, Fact, Message, NextMessage, Read, Unanswered
+from tests.support.choice import examples
 from tests.support.values.build import NOW, OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
 
 STREAMS = ("A", "B", "C")
@@ -137,7 +138,7 @@ SCOPES = st.frozensets(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(_worlds(), RULES, SCOPES, st.booleans(), st.data())
 def test_it_is_a_part_of_the_plan_of_everything(
     world: tuple[Desired, Live, Memory], rules: Rules, scope: frozenset[Key], answered: bool, data: st.DataObject

@@ -18,6 +18,7 @@ from tests.support.world.kept import KeptWorld, leftovers, world_of
 from tests.support.world.sources import A, SourceWorld
 
 BOTH = ("s.a", "s.b")
+pytestmark = pytest.mark.diagonal
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
 CODES = {"limits": {"position-loss"}, "interest": {"position-loss", "data-loss"}, "workqueue": {"swap"}}
 

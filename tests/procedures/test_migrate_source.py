@@ -17,6 +17,7 @@ from tests.support.world.keeper import manifests
 from tests.support.world.kept import again, assert_exact, assert_settled, every_kill, world_of
 from tests.support.world.sources import S, durable
 
+pytestmark = pytest.mark.diagonal
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
 LONG = 200
 """Seconds after which every pause that has a deadline is over."""

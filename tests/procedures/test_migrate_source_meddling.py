@@ -29,6 +29,7 @@ from reconciler.model.marker import read_marker
 from reconciler.model.sourcing import identity_of
 from reconciler.plan.change import Plan, Rules
 from reconciler.procedures.requests import DeleteConsumer, PauseConsumer, UpdateConsumer, UpdateStream
+from tests.support.choice import examples
 from tests.support.world.declared import IDENTITY, MOVED, RETENTIONS, copier, managed, origin, own, plain, user
 from tests.support.world.driver import NO_CRASH, Crash
 from tests.support.world.keeper import Keeper, Killed, manifests, planned
@@ -169,7 +170,7 @@ def judged(world: KeptWorld, plan: Plan, deeds: Deeds) -> None:
     assert world.in_order(), said
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=examples(60))
 @given(st.sampled_from(sorted(FORMS)), turns(), st.sampled_from(RETENTIONS), st.sampled_from((4, 5)))
 def test_whatever_is_declared_and_whenever_it_is_killed_each_message_arrives_once(
     first: str, course: list[Turn], retention: str, level: int
@@ -180,7 +181,7 @@ def test_whatever_is_declared_and_whenever_it_is_killed_each_message_arrives_onc
     judged(world, planned(wanted(course[-1].form, retention), world.server, RULES), deeds)
 
 
-@settings(derandomize=True, max_examples=90)
+@settings(derandomize=True, max_examples=examples(90))
 @given(
     st.sampled_from(sorted(FORMS)),
     turns("resume", "delete", "wipe", "wipe A"),

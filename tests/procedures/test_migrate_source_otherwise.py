@@ -19,6 +19,7 @@ from tests.support.world.keeper import Keeper, Killed, manifests
 from tests.support.world.kept import KeptWorld, assert_exact, world_of
 from tests.support.world.sources import SourceWorld
 
+pytestmark = pytest.mark.diagonal
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
 CHANGES = (
     "ephemeral to managed",

@@ -23,10 +23,15 @@ DEFAULT_VERSIONS = (NEWEST, "2.14.6")
 EXECUTABLE = "nats-server.exe" if os.name == "nt" else "nats-server"
 
 
-def versions_under_test() -> tuple[str, ...]:
-    """The versions that `any_server` runs on: RECONCILER_TEST_VERSIONS, comma-separated, or the newest and 2.14."""
+def versions_named() -> tuple[str, ...]:
+    """Those in RECONCILER_TEST_VERSIONS, comma-separated."""
     named = os.environ.get("RECONCILER_TEST_VERSIONS", "")
-    return tuple(version.strip() for version in named.split(",") if version.strip()) or DEFAULT_VERSIONS
+    return tuple(version.strip() for version in named.split(",") if version.strip())
+
+
+def versions_under_test() -> tuple[str, ...]:
+    """The versions that `any_server` can be asked to run on: those named in the environment, or the newest and 2.14."""
+    return versions_named() or DEFAULT_VERSIONS
 
 
 @functools.cache

@@ -112,7 +112,7 @@ class ModelServer:
         others = (one for (name, _), one in self.consumers.items() if name == key.stream and one is not consumer)
         if stream.retention == "workqueue" and seq in stream.messages:
             text = stream.messages[seq][0]
-            if not any(one.needs(seq, text) for one in others):  # only beside a durable that the server made itself
+            if not any(one.needs()(seq, text) for one in others):  # only beside a durable that the server made itself
                 del stream.messages[seq]
         self.forget_unneeded(key.stream)
 
@@ -297,5 +297,5 @@ class ModelServer:
         """An interest stream drops what no consumer needs."""
         stream = self.streams[name]
         if stream.retention == "interest":
-            readers = [one for (owner, _), one in self.consumers.items() if owner == name]
-            stream.messages = {seq: m for seq, m in stream.messages.items() if any(one.needs(seq, m[0]) for one in readers)}
+            needs = [one.needs() for (owner, _), one in self.consumers.items() if owner == name]
+            stream.messages = {seq: m for seq, m in stream.messages.items() if any(need(seq, m[0]) for need in needs)}

@@ -5,6 +5,7 @@ Invariant: pure state; who may do what is decided in the server.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,9 +98,15 @@ class Consumer:
         """Whether a filter matches."""
         return self.filters == [">"] or subjects.covered(subject, self.filters)
 
-    def needs(self, seq: int, subject: str) -> bool:
-        """Whether an interest stream has to keep a message for it."""
-        return (seq > self.delivered or seq in self.pending) and self.wants(subject)
+    def needs(self) -> Callable[[int, str], bool]:
+        """Tells whether an interest stream has to keep a message for it, as things stand."""
+        delivered, pending, filters = self.delivered, self.pending, self.filters
+        everything = filters == [">"]
+
+        def needs(seq: int, subject: str) -> bool:
+            return (seq > delivered or seq in pending) and (everything or subjects.covered(subject, filters))
+
+        return needs
 
     def acknowledge(self, seq: int) -> bool:
         """Whether the acknowledgement counted (one of a delivery before a RESET does not)."""
