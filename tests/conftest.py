@@ -8,17 +8,21 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import pytest_asyncio
 import structlog
 
+from tests.support import promises
 from tests.support.account.wire import Wire
 from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
 from tests.support.daemon.engine import Engine, Start, engines
 from tests.support.server.process import Server
+
+_MISSING = pytest.StashKey[list[str]]()
 
 # How long an example takes says nothing on a machine that runs servers beside it.
 hypothesis.settings.register_profile("beside-servers", deadline=None)
@@ -110,3 +114,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = [item for item in items if item in chosen]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run of everything fails when a promise of the product was kept in none of its tests on a real server."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["promises"] = sorted(promises.seen())
+        return
+    if session.testsfailed or config.args != config.getini("testpaths") or config.option.keyword or config.option.markexpr:
+        return
+    missing = promises.all_promises() - promises.seen()
+    if missing and not config.option.collectonly:
+        config.stash[_MISSING] = sorted(missing)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What one of the processes has seen."""
+    promises.saw(getattr(node, "workeroutput", {}).get("promises", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what nothing proved."""
+    for missing in terminalreporter.config.stash.get(_MISSING, ()):
+        terminalreporter.write_line(f"UNPROVEN on a real server: {missing}")

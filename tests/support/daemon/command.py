@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.promises import saw_output
+
 SECONDS = 60
 _INHERITED = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "SYSTEMROOT")
 
@@ -50,6 +52,8 @@ class Command:
             timeout=SECONDS,
         )
         ended = Ended(done.returncode, done.stdout, done.stderr)
+        if self.url:
+            saw_output(ended.out, ended.err)
         assert ended.code == code, ended
         assert "Traceback" not in ended.err, ended
         return ended

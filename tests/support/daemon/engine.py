@@ -20,6 +20,7 @@ from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
 from reconciler.model.normal import Config, normal_consumer, normal_stream
 from reconciler.plan.change import Rules
+from tests.support.promises import saw_plan
 from tests.support.server.process import Server
 from tests.support.values.build import desired
 
@@ -68,11 +69,14 @@ class Engine:
 
     async def plan(self, *resources: Declared, **rules: object) -> Planned:
         """What would be done for these manifests."""
-        return await make_plan(desired(*resources), Rules(**rules), self.ports.reader)  # type: ignore[arg-type]  # the test names them
+        planned = await make_plan(desired(*resources), Rules(**rules), self.ports.reader)  # type: ignore[arg-type]  # the test names them
+        saw_plan(planned.plan)
+        return planned
 
     async def apply(self, *resources: Declared, rules: Rules | None = None, **options: object) -> Applied:
         """Plan and apply these manifests."""
         planned = await make_plan(desired(*resources), rules or Rules(), self.ports.reader)
+        saw_plan(planned.plan)
         return await apply_plan(planned, self.ports, ApplyOptions(**{"timeout": 20.0, **options}))  # type: ignore[arg-type]
 
 

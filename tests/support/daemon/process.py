@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemon.command import Command
+from tests.support.promises import saw_document
 
 READY_SECONDS = 60.0
 _LISTENING = re.compile(r'"url": ?"(http://[^"]+)"')
@@ -101,6 +102,7 @@ class Daemon:
                     assert not self.ended, self.log()
                     code, text = await self.get("/status?limit=10000")
                     if code == 200 and holds(document := json.loads(text)):
+                        saw_document(document)
                         return document
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -175,6 +177,7 @@ async def daemon(cli: Command, log: Path, *arguments: str | Path, ready: bool = 
         yield running
     finally:
         await running.kill()
+        saw_document(running.lines())
         assert "Traceback" not in running.log(), running.log()
         assert "crashed" not in running.log(), running.log()
 

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from tests.support.daemon.command import Command, Ended
+from tests.support.promises import saw_output
 
 SECONDS = 60.0
 
@@ -48,6 +49,7 @@ class Running:
         code = self._process.returncode
         assert code is not None
         ended = Ended(code, out.decode(), err.decode())
+        saw_output(ended.out, ended.err)
         assert "Traceback" not in ended.err, ended
         assert "bug in reconciler" not in ended.err, ended
         return ended

@@ -19,6 +19,7 @@ from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, daemon, settled
 from tests.support.daemon.running import ran
+from tests.support.promises import saw_migration
 from tests.support.sources import aggregate
 from tests.support.sources.aggregate import Verdict
 from tests.support.sources.load import RATE, Sent, publishing
@@ -199,7 +200,11 @@ class Batch:
 
 def all_exact(outcomes: Iterable[Outcome], found_to_do: Iterable[str], seed: int) -> None:
     """Tells about each that is not, and about all that was still found to do."""
-    wrong = [str(outcome) for outcome in outcomes if not outcome.exact]
+    judged = list(outcomes)
+    for outcome in judged:
+        if outcome.exact:
+            saw_migration(outcome.lane.row.name)
+    wrong = [str(outcome) for outcome in judged if not outcome.exact]
     assert not wrong, f"seed {seed}\n" + "\n".join(wrong)
     found = list(found_to_do)
     assert not found, "\n".join(found)

@@ -1,0 +1,107 @@
+"""What the product promises, and which of it a run has seen kept on a real server.
+
+Reason codes and procedures are noted where a command, a daemon or an engine says them; migrations where messages are counted.
+Invariant: nothing is noted because a test claims it: only what came back from a process or an engine that talked to a server.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from reconciler.plan import losses
+from tests.support.sources.rows import MIRRORS, ROWS
+
+PACKAGE = Path(__file__).parents[2] / "reconciler"
+_BLOCKED_LINE = re.compile(r"^ {4,}([a-z]+(?:-[a-z]+)*): ", re.MULTILINE)
+_PROCEDURE_LINE = re.compile(r" procedure ([a-z-]+)")
+_seen: set[str] = set()
+
+
+def all_promises() -> set[str]:
+    """Every reason code, every procedure and every migration."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    codes = {code for tree in trees.values() for code in _codes(tree)} | {losses.DATA_LOSS, losses.POSITION_LOSS}
+    procedures = {name for path, tree in trees.items() if path.parent.name == "procedures" for name in _names(tree)}
+    rows = {row.name for row in (*ROWS, *MIRRORS)}
+    return {*map("reason {}".format, codes), *map("procedure {}".format, procedures), *map("migration {}".format, rows)}
+
+
+def seen() -> set[str]:
+    """What this process has seen kept."""
+    return set(_seen)
+
+
+def saw(promises: Iterable[str]) -> None:
+    """What another process has seen."""
+    _seen.update(promises)
+
+
+def saw_migration(name: str) -> None:
+    """A stream copies in another way by now, and its messages were counted."""
+    _seen.add(f"migration {name}")
+
+
+def saw_output(out: str, err: str = "") -> None:
+    """What a command printed."""
+    if out.startswith("{"):
+        saw_document(orjson.loads(out))
+    for text in (out, err):
+        _seen.update(f"reason {code}" for code in _BLOCKED_LINE.findall(text))
+        _seen.update(f"procedure {name}" for name in _PROCEDURE_LINE.findall(text))
+
+
+def saw_document(document: Any) -> None:
+    """A plan, a status or a line of a log."""
+    if isinstance(document, list):
+        for each in document:
+            saw_document(each)
+    if isinstance(document, dict):
+        _saw_fields(document)
+        for value in document.values():
+            saw_document(value)
+
+
+def _saw_fields(document: dict[str, Any]) -> None:
+    _seen.update(f"reason {code}" for field in ("reasons", "refused") for code in _texts(document.get(field)))
+    for field in ("procedure", "machine"):
+        found = document.get(field)
+        name = found.get("name") if isinstance(found, dict) else found
+        if isinstance(name, str):
+            _seen.add(f"procedure {name}")
+    if isinstance(document.get("code"), str):
+        _seen.add(f"reason {document['code']}")
+
+
+def saw_plan(plan: Any) -> None:
+    """A plan made in this process."""
+    _seen.update(f"reason {reason.code}" for reason in plan.refused)
+    for change in plan.changes:
+        _seen.update(f"reason {reason.code}" for reason in change.reasons)
+        if change.machine is not None:
+            _seen.add(f"procedure {change.machine.describe().name}")
+
+
+def _texts(found: Any) -> Iterator[str]:
+    for one in found if isinstance(found, Iterable) and not isinstance(found, str) else ():
+        if isinstance(one, str):
+            yield one.partition(":")[0]
+
+
+def _codes(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="Reason"), args=[ast.Constant(value=str(code)), *_]):
+                yield code
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="NAME")], value=ast.Constant(value=str(name))):
+                yield name
