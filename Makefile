@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTHON ?= $(or $(shell command -v python3.11 || command -v python3),python3)
-# The servers of the tests sync to disk after every write: in memory, where there is room, that costs nothing.
+# Servers sync to disk after every write: in memory, where there is room, that costs nothing.
 MEMORY := $(if $(and $(wildcard /dev/shm),$(shell test -w /dev/shm && echo yes)),TMPDIR=/dev/shm)
-PYTEST := $(MEMORY) $(BIN)/pytest -n 2 --dist loadgroup
+TESTS := $(BIN)/python -m tools.run_tests
+ROOM ?=
 MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
-SOAK_TESTS ?= $(wildcard tests/test_support.py tests/jetstream tests/engine tests/acceptance)
+SOAK_ROOMS ?= test_support.py jetstream engine acceptance
 
-.PHONY: help setup run test test-matrix check format bench docs soak lock clean
+.PHONY: help setup run test test-all test-matrix check format bench docs soak lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,11 +30,14 @@ $(READY): requirements.txt pyproject.toml
 run: setup ## Start NATS and keep the example manifests applied there, until Ctrl-C
 	@$(BIN)/reconciler run -f manifests --env dev --embedded
 
-test: setup ## All tests, on the newest nats-server and 2.14
-	$(PYTEST)
+test: setup ## Every promise, proven in minutes (ROOM=plan: one room, or a path below tests/)
+	@$(TESTS) $(ROOM)
+
+test-all: setup ## Everything, also what takes long, on the newest nats-server and 2.14 (ROOM as above)
+	@$(TESTS) --all $(ROOM)
 
 test-matrix: setup ## What depends on the server, on every supported version and on a cluster
-	RECONCILER_TEST_VERSIONS=$(MATRIX) $(PYTEST) -m matrix
+	@RECONCILER_TEST_VERSIONS=$(MATRIX) $(TESTS) --all -- -m matrix
 
 check: setup ## Lint, types, layers, dependencies, generated docs, chart, Dockerfile
 	$(BIN)/ruff check .
@@ -55,8 +59,8 @@ bench: setup ## Measure the limits on real servers, one line of JSON each (QUICK
 docs: setup ## Write the generated docs anew
 	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py,@echo "no generated docs yet")
 
-soak: setup ## Repeat the tests that depend on timing (SOAK_RUNS, SOAK_TESTS)
-	for run in $$(seq $(SOAK_RUNS)); do echo "run $$run of $(SOAK_RUNS)"; $(PYTEST) -q $(SOAK_TESTS) || exit 1; done
+soak: setup ## Repeat the tests that depend on timing (SOAK_RUNS, SOAK_ROOMS)
+	@for run in $$(seq $(SOAK_RUNS)); do echo "run $$run of $(SOAK_RUNS)"; $(TESTS) --all $(SOAK_ROOMS) -- -q || exit 1; done
 
 lock: ## Write the lock files anew (needs uv)
 	tools/lock.sh

@@ -6,8 +6,8 @@
     python -m tools.run_tests plan -- -k filters -x    what stands behind `--` goes to pytest
 
 Invariant: when this returns, after the last test or after Ctrl-C, SIGTERM or a hang-up, every process that descends from it has
-ended, and the one folder that holds all their files is gone. When it is killed itself, the kernel ends the test processes, and the
-next run removes the folder.
+ended, and the one folder that holds all their files is gone. When it is killed, the kernel ends the test processes, and the next
+run removes the folder.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ def _children() -> list[int]:
 def _called(pid: int) -> str:
     """Its command line; empty for one that has ended and only waits to be reaped."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        name, _, state = Path(f"/proc/{pid}/stat").read_text(errors="replace").partition("(")[2].rpartition(") ")
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return "" if state.startswith("Z") else line or name
     return ""
 
 

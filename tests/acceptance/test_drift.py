@@ -42,6 +42,8 @@ from tests.support.values.field_cases import (
 )
 from tests.support.values.manifests import load, written
 
+pytestmark = pytest.mark.differs
+
 S = "S"
 US = "reconciler"
 """The name of our connections."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.account.wire import Wire
 from tests.support.daemon.command import Command
 from tests.support.server.process import Server
+
+pytestmark = pytest.mark.differs
 
 DURABLE_LEVEL = 4
 MANIFESTS = """\

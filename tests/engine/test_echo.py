@@ -37,6 +37,8 @@ from tests.support.cluster.servers import Cluster
 from tests.support.server.process import Server
 from tests.support.values.build import NOW, consumer, marked, stream
 
+pytestmark = pytest.mark.differs
+
 LATER = "2100-01-01T00:00:00Z"
 CLOCK = {"ts", "last_ts", "cluster", "type", "total", "offset", "limit", "did_create", "reset_seq"}
 """What says when and of whom it was asked, not what is there; INFO has `cluster` where other answers leave it out."""

@@ -16,6 +16,8 @@ from tests.support.daemon.engine import Start
 from tests.support.server.process import Server
 from tests.support.values.build import consumer, stream
 
+pytestmark = pytest.mark.differs
+
 SUBJECTS = ("s.a", "s.b", "s.c")
 EACH = 5
 

@@ -28,6 +28,8 @@ from tests.support.server.process import Server
 from tests.support.world.driver import NO_CRASH, Crash
 from tests.support.world.wire_driver import run
 
+pytestmark = pytest.mark.differs
+
 RETENTIONS = ("limits", "interest", "workqueue")
 CRASHES = [NO_CRASH, *(Crash(write=number, executed=executed) for number in range(8) for executed in (False, True))]
 CHANGE = {"max_waiting": 7}

@@ -16,6 +16,8 @@ from reconciler.jetstream.paging import ByteBudget, pages, read_head
 from tests.support.account.connecting import Connect
 from tests.support.server.process import Server
 
+pytestmark = pytest.mark.differs
+
 
 async def make_stream(api: JetStreamApi, name: str = "S") -> dict[str, Any]:
     return await api.create_stream(name, {"name": name, "subjects": [f"{name.lower()}.>"], "storage": "memory"})

@@ -23,7 +23,7 @@ from tests.support.account.connecting import Connect
 from tests.support.account.wire import Json, Wire
 from tests.support.server.process import Server
 
-pytestmark = pytest.mark.since("2.14")
+pytestmark = [pytest.mark.since("2.14"), pytest.mark.differs]
 
 S, A = Key("Stream", "S"), Key("Stream", "A")
 PLAIN: Json = {"name": "S"}

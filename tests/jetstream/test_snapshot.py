@@ -35,6 +35,8 @@ from tests.support.account.wire import Wire
 from tests.support.cluster.servers import Cluster
 from tests.support.server.process import Server
 
+pytestmark = pytest.mark.differs
+
 NOW = 1_800_000_000 * 10**9
 OWNED = {"reconciler.owner": "team", "reconciler.spec": "s"}
 

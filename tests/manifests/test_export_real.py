@@ -25,6 +25,8 @@ from tests.support.values import build
 from tests.support.values.export_cases import CONSUMERS, STREAMS
 from tests.support.values.manifests import load
 
+pytestmark = pytest.mark.differs
+
 
 async def _create_everything(wire: Wire, level: int) -> int:
     made = 0

@@ -19,6 +19,8 @@ from reconciler.plan.plan import plan
 from tests.support.account.wire import Wire
 from tests.support.server.process import Server
 
+pytestmark = pytest.mark.differs
+
 S = 10**9
 YEAR = 365 * 24 * 3600 * S
 

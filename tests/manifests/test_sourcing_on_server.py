@@ -14,7 +14,7 @@ from tests.support.clock.until import until
 from tests.support.server.process import Server
 from tests.support.values.manifests import load
 
-pytestmark = pytest.mark.since("2.14")
+pytestmark = [pytest.mark.since("2.14"), pytest.mark.differs]
 
 MODES = {
     "everything": ("limits", "{name: S, consumer: {name: c, serverManaged: true}}", ["0", "1", "2", "3"]),
