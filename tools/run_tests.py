@@ -105,6 +105,7 @@ def _folder() -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its run is over: nobody holds it
             shutil.rmtree(old, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+    folder.chmod(0o755)  # some tests look at it as another user
     with (folder / "lock").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         try:
@@ -126,7 +127,7 @@ def _pytest(command: list[str], folder: Path) -> int:
     environ = {**os.environ, "TMPDIR": str(folder)}
     process = subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True, preexec_fn=_die_with_parent)  # noqa: PLW1509 - the child only asks the kernel for a signal
     try:
-        return process.wait()
+        return _ended(process)
     except KeyboardInterrupt:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # the end is near, and must not be cut short
@@ -135,6 +136,15 @@ def _pytest(command: list[str], folder: Path) -> int:
         with suppress(subprocess.TimeoutExpired):
             process.wait(PATIENCE)
         raise
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Its exit code; meanwhile whoever has lost its parent is reaped, so that those who wait for it see that it is gone."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode
 
 
 def _interrupted(number: int, _: object) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.account.wire import Json, Wire, without_everything
+from tests.support.clock.until import glances
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, daemon, settled
 from tests.support.server.process import Server
@@ -21,8 +22,7 @@ from tests.support.values.field_cases import ABSENT
 
 Settled = Callable[[Json], bool]
 SOMEBODY = "a-script"
-_GLANCE = 0.002
-PATIENCE = 2.0
+PATIENCE = 30.0
 """Seconds for what takes a few milliseconds on a quiet machine."""
 FEW = [stream("S", "s.>"), consumer("S", "a", "s.a"), consumer("S", "b", "s.b")]
 """A stream and two consumers."""
@@ -59,11 +59,10 @@ class Somebody(Wire):
         found: Json = {}
         try:
             async with asyncio.timeout(seconds):
-                while True:
+                async for _ in glances():
                     found = await self.config(stream, consumer)
                     if wanted.items() <= found.items():
                         return
-                    await asyncio.sleep(_GLANCE)
         except TimeoutError:
             odd = {name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value}
             msg = f"{stream} {consumer}: not like that within {seconds} s (live, wanted): {odd}"

@@ -17,6 +17,7 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import PROCEDURE, Marker
 from reconciler.procedures.consumer import ConsumerTarget
 from tests.support.account.wire import Json, Wire
+from tests.support.clock.until import glances
 
 names = (f"S{number}" for number in itertools.count())
 
@@ -109,8 +110,9 @@ class Shop:
     async def outlast_pause(self) -> None:
         """Wait until the consumer is not (or no longer) paused, and take what it has then."""
         async with asyncio.timeout(10):
-            while (await self.wire.call(f"CONSUMER.INFO.{self.stream}.c")).get("paused"):  # noqa: ASYNC110 - the server does not signal it
-                await asyncio.sleep(0.02)
+            async for _ in glances():
+                if not (await self.wire.call(f"CONSUMER.INFO.{self.stream}.c")).get("paused"):
+                    break
         await self.pull()
 
     async def assert_tidy(self) -> None:

@@ -17,6 +17,8 @@ import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from tests.support.clock.until import SECONDS, glances
+
 Json = dict[str, Any]
 TIMEOUT_SECONDS = 10.0
 IN_FLIGHT = 256
@@ -159,11 +161,12 @@ class Audit:
         return int((await self._wire.expect("INFO"))["api"]["total"])
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = SECONDS) -> None:
     """Poll until the condition holds; raises TimeoutError when it does not within the time."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the condition is not ours to signal
-            await asyncio.sleep(0.01)
+        async for _ in glances():
+            if condition():
+                return
 
 
 def without_everything(config: Json) -> Json:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-SECONDS = 20.0
+SECONDS = 60.0
+"""When to give up: on a busy machine everything takes its time."""
+_FIRST, _MORE, _LONGEST = 0.002, 1.4, 0.3
+
+
+async def glances() -> AsyncIterator[None]:
+    """A turn for each look: what comes soon is seen soon, and what takes long is not asked about all the time."""
+    pause = _FIRST
+    while True:
+        yield
+        await asyncio.sleep(pause)
+        pause = min(pause * _MORE, _LONGEST)
 
 
 async def until(what: Callable[[], Awaitable[bool]], seconds: float = SECONDS) -> None:
     """Asks until it is true; raises TimeoutError when it is not within the time."""
     async with asyncio.timeout(seconds):
-        while not await what():  # noqa: ASYNC110 - nobody signals it
-            await asyncio.sleep(0.02)
+        async for _ in glances():
+            if await what():
+                return

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.clock.until import glances
 from tests.support.daemon.command import Command
 from tests.support.promises import saw_document
 
@@ -98,35 +99,36 @@ class Daemon:
         document: Json = {}
         try:
             async with asyncio.timeout(seconds):
-                while True:
+                async for _ in glances():
                     assert not self.ended, self.log()
                     code, text = await self.get("/status?limit=10000")
                     if code == 200 and holds(document := json.loads(text)):
-                        saw_document(document)
-                        return document
-                    await asyncio.sleep(0.02)
+                        break
         except TimeoutError:
             differing = [one for one in document.get("resources", ()) if one["state"] != "Synced"]
             shown = {name: value for name, value in document.items() if name != "resources"} | {"differing": differing[:10]}
             msg = f"not like that within {seconds} s: {shown}\n{self.log()[-4000:]}"
             raise AssertionError(msg) from None
+        saw_document(document)
+        return document
 
     async def listening(self, seconds: float = READY_SECONDS) -> None:
         """Waits until it answers over HTTP at all."""
         async with asyncio.timeout(seconds):
-            while not self.url:
+            async for _ in glances():
+                if found := _LISTENING.search(self.log()):
+                    self.url = found[1]
+                    return
                 assert not self.ended, self.log()
-                found = _LISTENING.search(self.log())
-                self.url = found[1] if found else ""
-                await asyncio.sleep(0.02)
 
     async def ready(self, seconds: float = READY_SECONDS) -> None:
         """Waits until it says that it is ready."""
         await self.listening(seconds)
         async with asyncio.timeout(seconds):
-            while (await self.get("/readyz"))[0] != 200:
+            async for _ in glances():
+                if (await self.get("/readyz"))[0] == 200:
+                    return
                 assert not self.ended, self.log()
-                await asyncio.sleep(0.02)
 
     async def looked(self) -> Json:
         """Asks for a full pass, and waits until it is over; the status then."""
