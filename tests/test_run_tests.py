@@ -128,24 +128,23 @@ def test_a_room_that_is_not_there_is_told_with_those_that_are() -> None:
 
 
 def test_what_only_the_long_run_has_names_a_test_of_the_short_one_that_proves_the_same() -> None:
-    functions = {f"{path.relative_to(ROOT)}::{node.name}": node for path, node in _test_functions()}
-    long = {name: also for name, node in functions.items() if (also := _also(node)) is not None}
-    wrong = {name: also for name, also in long.items() if also not in functions or also in long}
-    assert wrong == {}
-
-
-def _test_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    functions, long = set[str](), dict[str, str]()
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield path, node
+                name = f"{path.relative_to(ROOT)}::{node.name}"
+                functions.add(name)
+                for also in (also for decorator in node.decorator_list for also in _named(decorator)):
+                    long[name] = also
+    assert long
+    assert {name: also for name, also in long.items() if also not in functions or (also in long and also != name)} == {}
 
 
-def _also(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-    for decorator in node.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.thorough":
-            return next((str(ast.literal_eval(each.value)) for each in decorator.keywords if each.arg == "also"), "")
-    return None
+def _named(decorator: ast.expr) -> Iterator[str]:
+    """What a `thorough` in it, on the function or on one of its cases, names."""
+    for node in ast.walk(decorator):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.thorough":
+            yield next((str(ast.literal_eval(each.value)) for each in node.keywords if each.arg == "also"), "")
 
 
 def item(name: str, *marks: str, **params: object) -> Any:

@@ -51,14 +51,14 @@ async def taken(wire: Wire, count: int, of: str = "S", name: str = "c", *, finis
 
 async def refused(cli: Command, *arguments: str) -> str:
     """Why a reset is refused, which leaves nothing on stdout."""
-    ended = await asyncio.to_thread(cli, "consumer", "reset", *arguments, "--yes", code=3)
+    ended = cli("consumer", "reset", *arguments, "--yes", code=3)
     assert ended.out == ""
     return ended.err
 
 
 async def consumer_(cli: Command, *arguments: str, code: int = 0) -> Ended:
-    """`reconciler consumer …` beside this loop."""
-    return await asyncio.to_thread(cli, "consumer", *arguments, code=code)
+    """`reconciler consumer …`."""
+    return cli("consumer", *arguments, code=code)
 
 
 async def test_what_the_server_would_refuse_or_never_answer_is_refused_before(cli: Command, wire: Wire) -> None:
@@ -97,7 +97,7 @@ async def test_an_old_server_is_named_at_once_and_can_be_paused_all_the_same(
             await stored(wire, 3)
             await made(wire)
             cli, started = Command(offline.home, server.url), time.monotonic()
-            said = (await asyncio.to_thread(cli, "--timeout", "30s", "consumer", "reset", "S", "c", "--yes", code=3)).err
+            said = cli("--timeout", "30s", "consumer", "reset", "S", "c", "--yes", code=3).err
             assert time.monotonic() - started < 10  # one request without an answer would take 30
             assert "level: a reset needs API level 4 (nats-server 2.14)" in said
             assert version in said
@@ -404,7 +404,7 @@ async def test_another_writer_is_waited_for_and_then_named(cli: Command, server:
     connection, _ = await hold(server, ttl=1.0)
     async with connection:
         for arguments in (("pause", "S", "c", "--for", "1h"), ("reset", "S", "c", "--seq", "4", "--yes")):
-            held = (await consumer_(cli, *arguments, code=3)).err
+            held = (await asyncio.to_thread(cli, "consumer", *arguments, code=3)).err  # the lease is renewed in this loop
             assert "the write lease of default is held by elsewhere (pid 4711" in held
             assert "Consumer/S/c was not changed" in held
         info = await wire.consumer_info("S", "c")
@@ -416,7 +416,7 @@ async def test_another_writer_is_waited_for_and_then_named(cli: Command, server:
 async def test_a_daemon_leaves_paused_what_a_person_paused(cli: Command, server: Server, tmp_path: Path) -> None:
     documents = [stream("S", "S.>"), consumer("S", "c", "S.a")]
     manifests = write(tmp_path / "first.yaml", documents)
-    await asyncio.to_thread(cli, "apply", "-f", manifests, "--yes")
+    cli("apply", "-f", manifests, "--yes")
     await consumer_(cli, "pause", "S", "c", "--until", LATER)
     async with watched(server, tmp_path, documents) as place:
         for _ in range(2):
@@ -429,12 +429,12 @@ async def test_a_daemon_leaves_paused_what_a_person_paused(cli: Command, server:
 
 async def test_a_pause_that_a_manifest_declares_is_told_apart(cli: Command, wire: Wire, tmp_path: Path) -> None:
     manifests = write(tmp_path / "all.yaml", [stream("S", "S.>"), consumer("S", "c", "S.a", pauseUntil=LATER)])
-    await asyncio.to_thread(cli, "apply", "-f", manifests, "--yes")
+    cli("apply", "-f", manifests, "--yes")
     ended = await consumer_(cli, "resume", "S", "c")
     assert f"it was paused until {LATER} by its manifest" in ended.out
     assert f"the manifest declares a pause until {LATER}: the next reconcile pauses it again" in ended.err
     assert not (await wire.consumer_info("S", "c")).get("paused")
-    await asyncio.to_thread(cli, "apply", "-f", manifests, "--yes")
+    cli("apply", "-f", manifests, "--yes")
     assert (await wire.consumer_info("S", "c"))["paused"] is True
 
 

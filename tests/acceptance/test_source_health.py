@@ -289,14 +289,14 @@ async def test_an_entry_that_does_not_attach_is_kicked(tmp_path: Path) -> None:
 async def test_a_single_look_shows_sources_as_well(any_server: Server, tmp_path: Path) -> None:
     documents = [stream("S", "s.>"), durable("S", "dlv.a"), aggregate("A", entry("S", "dlv.a"))]
     path, cli = write(tmp_path / "all.yaml", documents), Command(tmp_path, any_server.url)
-    await asyncio.to_thread(cli, "apply", "-f", path, "--yes")
+    cli("apply", "-f", path, "--yes")
     async with await Somebody.arrive(any_server.url) as somebody:
         for arguments in (("status", "-f", str(path)), ("status",)):
-            (shown,) = (await asyncio.to_thread(cli, *arguments, "--format", "json")).json["sources"]
+            (shown,) = cli(*arguments, "--format", "json").json["sources"]
             assert (shown["state"], shown["mode"], shown["consumer"]) == ("Flowing", "user-managed", "c")
         await somebody.expect("CONSUMER.DELETE.S.c")
         await asyncio.sleep(3)
-        text = (await asyncio.to_thread(cli, "status", "-f", path)).out
+        text = cli("status", "-f", path).out
         assert "consumer-missing" in text
         assert "Stream/A from Stream/S" in text
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.account.wire import Json, Wire
+from tests.support.choice import some
 from tests.support.daemon.command import Command
 from tests.support.daemon.running import ran
 from tests.support.server.leaves import hub_and_leaves
@@ -37,7 +38,7 @@ LASTING = (row("user renamed"), row("managed renamed"))
 @pytest.mark.parametrize("fate", [Verdict.DROP, Verdict.MUTE])
 async def test_the_daemon_is_killed_at_some_step_of_each_migration(server: Server, tmp_path: Path, fate: Verdict) -> None:
     dice = random.Random(SEED)
-    chosen = one_retention_each(dice)
+    chosen = some(one_retention_each(dice), 6, dice)
     stops = Stops({lane: dice.randint(1, STEPS) for lane in chosen}, fate)
     async with batch_of(chosen, server.url, tmp_path / "batch") as batch:
         outcomes = await killed_at(batch, server, stops, rate=RATE)
@@ -47,7 +48,7 @@ async def test_the_daemon_is_killed_at_some_step_of_each_migration(server: Serve
 
 @pytest.mark.slow
 async def test_the_server_stops_and_starts_in_the_middle(server: Server, tmp_path: Path) -> None:
-    async with batch_of(lanes(*FEW), server.url, tmp_path / "batch") as batch:
+    async with batch_of(some(lanes(*FEW), 4, random.Random(SEED)), server.url, tmp_path / "batch") as batch:
         outcomes = await disturbed(batch, server.stop, server.start, away=1.0, rate=RATE)
         all_exact(outcomes, await batch.nothing_to_do(), SEED)
 
@@ -63,7 +64,7 @@ async def test_a_durable_source_loses_nothing_however_often_the_server_dies(serv
 async def test_two_leaves_with_the_same_names_go_into_one_aggregate_each_message_once(tmp_path: Path) -> None:
     async with hub_and_leaves(tmp_path, "east", "west") as hub:
         places = {name: Place(leaf.server.url, leaf.wire) for name, leaf in hub.leaves.items()}
-        chosen = lanes(*FEW[:3], domains=("east", "west"))
+        chosen = some(lanes(*FEW[:3], domains=("east", "west")), 3, random.Random(SEED))
         async with batch_of(chosen, hub.server.url, tmp_path / "batch", **places) as batch:
             outcomes = await run(batch, seconds=3, rate=RATE)
             all_exact(outcomes, await batch.nothing_to_do(), SEED)
@@ -74,7 +75,8 @@ async def test_the_link_to_a_leaf_is_cut_in_the_middle(tmp_path: Path) -> None:
     async with hub_and_leaves(tmp_path, "east") as hub:
         places = {name: Place(leaf.server.url, leaf.wire) for name, leaf in hub.leaves.items()}
         link = hub.leaves["east"].link
-        async with batch_of(lanes(*FEW, domains=("east",)), hub.server.url, tmp_path / "batch", **places) as batch:
+        chosen = some(lanes(*FEW, domains=("east",)), 4, random.Random(SEED))
+        async with batch_of(chosen, hub.server.url, tmp_path / "batch", **places) as batch:
             outcomes = await disturbed(batch, link.cut, link.mend, away=3.0, rate=RATE)
             all_exact(outcomes, await batch.nothing_to_do(), SEED)
 

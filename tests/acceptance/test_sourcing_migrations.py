@@ -46,6 +46,9 @@ async def test_a_daemon_changes_how_a_stream_copies_and_every_message_arrives_on
 
 
 @pytest.mark.slow
+@pytest.mark.thorough(
+    also="tests/acceptance/test_sourcing_migrations.py::test_a_daemon_changes_how_a_stream_copies_and_every_message_arrives_once"
+)
 async def test_the_same_in_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     chosen = [row(name) for name in ("ephemeral to managed", "user to ephemeral", "managed renamed")]
     async with batch_of(lanes(*chosen, replicas=3), cluster.url, tmp_path / "batch") as batch:

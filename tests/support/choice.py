@@ -3,19 +3,22 @@
 - A test is run on the newest server; where servers differ in what it is about (`differs`), on each version under test.
 - `diagonal`: of its parametrised cases, so many that each value of each parameter occurs.
 - `thorough(also=…)`: none of it; `also` names the test that proves the same promise every time.
-- What is random takes `examples(n)`: all of them, or a fifth.
+- What is random takes `examples(n)`: all of them, or a fifth; `some(cases, n, dice)`: all, or n that the seed chooses.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pytest
 
 from tests.support.server.binaries import NEWEST, versions_named, versions_under_test
 
+T = TypeVar("T")
 _everything = False
 
 
@@ -28,6 +31,11 @@ def run_everything(asked: bool) -> None:
 def examples(number: int) -> int:
     """How many of so many random cases."""
     return number if _everything else number // 5
+
+
+def some(cases: Sequence[T], number: int, dice: random.Random) -> list[T]:
+    """All of them, or so many that the dice choose."""
+    return list(cases) if _everything else dice.sample(cases, min(number, len(cases)))
 
 
 def versions_for(definition: pytest.Item) -> list[str]:
