@@ -393,7 +393,7 @@ def _typed(cli: Command, text: str, *arguments: str) -> tuple[str, int]:
             try:
                 said += os.read(ours, 65536)
             except OSError:  # the other end is closed
-                return said.decode(), done.wait(10)
+                return said.decode(), done.wait(60)
     finally:
         os.close(ours)
 

@@ -265,7 +265,7 @@ def test_a_terminated_command_ends_like_an_interrupted_one(cli: Command, catalog
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"Writer: ")
         process.terminate()
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read() == b""
 
 
@@ -288,7 +288,7 @@ def _on_a_terminal(
     )
     os.close(theirs)
     shown = ""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if select.select([ours], [], [], 0.1)[0]:
             try:
@@ -299,7 +299,7 @@ def _on_a_terminal(
             meanwhile()
             os.write(ours, answer.encode() if answer == "\x03" else f"{answer}\n".encode())
             question = "\0"
-    code = process.wait(10)
+    code = process.wait(60)
     os.close(ours)
     return code, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 

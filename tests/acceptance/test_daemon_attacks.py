@@ -139,7 +139,7 @@ async def test_a_consumer_that_somebody_replaced_and_then_removed_comes_back(ser
             await somebody.call("CONSUMER.CREATE.S.a", {"stream_name": "S", "config": {**theirs, "deliver_policy": policy}})
         await place.daemon.looked()
         await somebody.call("CONSUMER.DELETE.S.a")
-        await place.daemon.until(settled, 5.0)
+        await place.daemon.until(settled)
         assert (await somebody.config("S", "a"))["metadata"]["reconciler.owner"] == "default"
 
 

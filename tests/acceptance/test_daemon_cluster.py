@@ -25,7 +25,7 @@ from tests.support.daemon.process import Daemon, daemon, settled
 from tests.support.values.catalogues import consumer, everything, stream, write
 
 pytestmark = pytest.mark.slow
-REPAIRED = 15.0
+REPAIRED = 50.0
 """Seconds after the last edit, elections included."""
 PATIENCE = 0.5
 """Seconds that somebody waits for an answer to an edit: what asks a leader that steps down gets none."""
@@ -105,7 +105,7 @@ async def staged(cluster: Cluster, offline: Command, tmp_path: Path) -> AsyncIte
             cli = Command(offline.home, cluster.url)
             begun = daemon(cli, tmp_path / "log", "-f", path, "--interval", "3s", RECONCILER_OWNER=lasting.prefix)
             running = await stack.enter_async_context(begun)
-            await running.until(settled, 40)
+            await running.until(settled)
             wire = await stack.enter_async_context(await Wire.connect(cluster.url, reconnect_time_wait=0.1))
             await lasting.fill(wire)
             await asyncio.sleep(0.5)

@@ -20,7 +20,7 @@ from tests.support.daemon.running import ran
 from tests.support.server.process import Server
 from tests.support.values.catalogues import everything, stream, write
 
-CONVERGES = 5.0
+CONVERGES = 40.0
 
 
 async def test_a_server_that_is_away_at_the_start(offline: Command, tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ async def test_a_login_that_is_revoked_for_a_while(offline: Command, tmp_path: P
             assert len(running.lines()) - lines < 25
             reload(server, "password: other", "password: right")
             async with await Wire.connect(url(server, "somebody", "s3cret")) as wire:
-                await running.until(settled, 10)
+                await running.until(settled)
                 assert [line["event"] for line in running.lines("change.ended")[ended:]] == []
                 await wire.expect("STREAM.DELETE.MEMORY")
                 await eventually(lambda: len(running.lines("change.ended")) > ended)
-                await running.until(settled, 10)
+                await running.until(settled)
                 await wire.stream_info("MEMORY")
         assert "right" not in running.log()

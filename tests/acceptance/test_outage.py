@@ -42,16 +42,27 @@ def keys(live: dict[str, Json]) -> set[str]:
     return {key(name) for name in live}
 
 
+def at_write(number: int, proxy: Proxy, act: Callable[[], None]) -> Callable[[Request], Verdict]:
+    """A rule: right before the write of that number this happens to the server, once."""
+
+    def rule(request: Request) -> Verdict:
+        if request is proxy.writes[-1] and len(proxy.writes) == number:
+            act()
+        return Verdict.PASS
+
+    return lambda request: rule(request) if request.is_write else Verdict.PASS
+
+
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_a_server_restarted_in_the_middle(cli: Command, server: Server, tmp_path: Path, how: str) -> None:
     catalogue = Catalogue(0)
     path = catalogue.write(tmp_path)
-    async with started(cli, "apply", "-f", path, *FREELY) as running:
-        await eventually(lambda: server.monitor("jsz").get("streams", 0) > 10, 30)
-        getattr(server, how)()
-        assert not await running.ends_within(3)
-        server.start()
-        ended = await running.wait()
+    async with Proxy(server.port) as proxy:
+        proxy.rule = at_write(20, proxy, getattr(server, how))
+        async with started(Command(cli.home, proxy.url), "apply", "-f", path, *FREELY) as running:
+            assert not await running.ends_within(3)
+            server.start()
+            ended = await running.wait()
     assert ended.code in {0, 5}, ended
     async with await Wire.connect(server.url) as wire:
         if ended.code:
@@ -64,10 +75,10 @@ async def test_a_server_restarted_in_the_middle(cli: Command, server: Server, tm
 
 async def test_a_server_that_does_not_come_back(cli: Command, server: Server, tmp_path: Path) -> None:
     path = Catalogue(0).write(tmp_path)
-    async with started(cli, "apply", "-f", path, *FREELY, "--timeout", "20s") as running:
-        await eventually(lambda: server.monitor("jsz").get("streams", 0) > 10, 30)
-        server.kill()
-        ended = await running.wait(40)
+    async with Proxy(server.port) as proxy:
+        proxy.rule = at_write(20, proxy, server.kill)
+        async with started(Command(cli.home, proxy.url), "apply", "-f", path, *FREELY, "--timeout", "20s") as running:
+            ended = await running.wait()
     assert ended.code == 5, ended
     assert re.search("lease of default|not connected", ended.out)
 
@@ -79,7 +90,7 @@ async def test_a_server_frozen_until_apply_gave_up_executes_nothing_later(cli: C
     async with started(cli, *arguments, **QUICK) as running:
         await eventually(lambda: server.monitor("jsz").get("streams", 0) > 10, 30)
         server.freeze()
-        ended = await running.wait(30)
+        ended = await running.wait()
     thawed = datetime.now(UTC)
     server.thaw()
     server.wait_ready()
@@ -106,12 +117,13 @@ async def created(wire: Wire, name: str) -> datetime:
 
 async def test_a_server_frozen_for_a_while(cli: Command, server: Server, tmp_path: Path) -> None:
     path = Catalogue(0).write(tmp_path)
-    async with started(cli, "apply", "-f", path, *FREELY, **QUICK) as running:
-        await eventually(lambda: server.monitor("jsz").get("streams", 0) > 10, 30)
-        server.freeze()
-        assert not await running.ends_within(4)
-        server.thaw()
-        ended = await running.wait()
+    async with Proxy(server.port) as proxy:
+        proxy.rule = at_write(20, proxy, server.freeze)
+        async with started(Command(cli.home, proxy.url), "apply", "-f", path, *FREELY, **QUICK) as running:
+            await proxy.until_writes(20)
+            assert not await running.ends_within(4)
+            server.thaw()
+            ended = await running.wait()
     assert ended.code == 0, ended
     await ran(cli, "plan", "-f", path, "--prune", "--detailed-exitcode")
 
@@ -142,7 +154,7 @@ async def test_a_server_frozen_during_the_snapshot(
         async with Proxy(server.port) as proxy:
             proxy.rule = freezing(server, f"$JS.API.{request_name}")
             async with started(Command(cli.home, proxy.url), *command, "--format", "json", **QUICK) as running:
-                ended = await running.wait(30)
+                ended = await running.wait()
             assert proxy.writes == []
         server.thaw()
         if request_name != "CONSUMER.LIST":
@@ -186,9 +198,9 @@ async def test_no_server_at_all(offline: Command, tmp_path: Path) -> None:
     nowhere = Command(offline.home, f"nats://127.0.0.1:{free_ports(1)[0]}")
     for command in (("plan", "-f", path), ("apply", "-f", path, "--yes"), ("lease", "show"), ("status",)):
         begun = time.monotonic()
-        ended = await ran(nowhere, *command, code=6)
+        ended = await ran(nowhere, *command, code=6, NATS_TIMEOUT="60s")
         assert "no NATS server is listening" in ended.err
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30, "it did not wait for an answer"
 
 
 async def test_a_stream_whose_node_is_down(cluster: Cluster, offline: Command, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Somebody(Wire):
         """Changes these fields (ABSENT: removes them) of what is live now; our marker stays where it is."""
         await self.put(edited(await self.config(stream, consumer), fields), stream, consumer)
 
-    async def until_like(self, wanted: Mapping[str, Any], stream: str, consumer: str = "", seconds: float = 40.0) -> None:
+    async def until_like(self, wanted: Mapping[str, Any], stream: str, consumer: str = "", seconds: float = 60.0) -> None:
         """Waits until these fields are live."""
         found: Json = {}
         try:

@@ -21,7 +21,7 @@ from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy
 from tests.support.values.catalogues import Json, consumer, stream, write
 
-PATIENCE = 12.0
+PATIENCE = 60.0
 DECLARED = 1000
 """The limit of the streams, in messages."""
 

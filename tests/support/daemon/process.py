@@ -94,7 +94,7 @@ class Daemon:
         found = next((line for line in text.splitlines() if line.startswith(f"{sample} ")), "")
         return float(found.rpartition(" ")[2]) if found else 0.0
 
-    async def until(self, holds: Callable[[Json], bool], seconds: float = 40.0) -> Json:
+    async def until(self, holds: Callable[[Json], bool], seconds: float = READY_SECONDS) -> Json:
         """Waits until the status document is like that; returns it."""
         document: Json = {}
         try:
@@ -137,13 +137,13 @@ class Daemon:
         assert code == 200, text
         return await self.until(lambda document: bool(document["lastPass"]["number"] > before))
 
-    async def stop(self, seconds: float = 12.0) -> int:
+    async def stop(self, seconds: float = READY_SECONDS) -> int:
         """Asks it to end; its exit code."""
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
         return await self.ends(seconds)
 
-    async def ends(self, seconds: float = 12.0) -> int:
+    async def ends(self, seconds: float = READY_SECONDS) -> int:
         """Waits for its end; its exit code."""
         async with asyncio.timeout(seconds):
             return await self._process.wait()

@@ -119,9 +119,13 @@ class Proxy:
         for client in self._clients:
             client.transport.resume_reading()  # type: ignore[attr-defined]  # the same
 
-    async def until_stuck(self, count: int = 1, seconds: float = 30.0) -> None:
+    async def until_stuck(self, count: int = 1) -> None:
         """Wait until that many requests are stuck."""
-        await eventually(lambda: len(self.stuck) >= count, seconds)
+        await eventually(lambda: len(self.stuck) >= count)
+
+    async def until_writes(self, count: int) -> None:
+        """Wait until that many writes were asked for."""
+        await eventually(lambda: len(self.writes) >= count)
 
     async def __aenter__(self) -> Self:
         self._flows.set()

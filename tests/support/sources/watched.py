@@ -14,8 +14,8 @@ from tests.support.account.wire import Json, Wire
 from tests.support.clock.until import until
 from tests.support.daemon.process import Daemon
 
-NAMED_WITHIN = 15.0
-"""Seconds within which a stall has to be told, with its cause."""
+PATIENCE = 60.0
+"""Seconds after which a test gives up; how soon a stall is told is for tests with a clock of their own (engine/test_sources.py)."""
 
 
 def entry(origin: str, deliver: str, consumer: str = "c", **more: Any) -> Json:
@@ -46,7 +46,7 @@ async def source_of(daemon: Daemon, name: str) -> Json:
     return next((source for source in document["sources"] if source["key"] == f"Stream/{name}"), {})
 
 
-async def until_source(daemon: Daemon, name: str, holds: Callable[[Json], bool], seconds: float = NAMED_WITHIN) -> Json:
+async def until_source(daemon: Daemon, name: str, holds: Callable[[Json], bool], seconds: float = PATIENCE) -> Json:
     """Waits until the source of that stream is like that; returns it."""
     found: Json = {}
     began = time.monotonic()
@@ -59,7 +59,7 @@ async def until_source(daemon: Daemon, name: str, holds: Callable[[Json], bool],
     raise AssertionError(msg)
 
 
-async def told(daemon: Daemon, event: str, count: int = 1, seconds: float = NAMED_WITHIN) -> list[Json]:
+async def told(daemon: Daemon, event: str, count: int = 1, seconds: float = PATIENCE) -> list[Json]:
     """The log lines of an event, as soon as there are so many."""
 
     async def there() -> bool:
