@@ -15,7 +15,7 @@ from tests.support.clock.until import until
 from tests.support.daemon.process import Daemon
 
 PATIENCE = 60.0
-"""Seconds after which a test gives up; how soon a stall is told is for tests with a clock of their own (engine/test_sources.py)."""
+"""Seconds after which a test gives up; how soon a stall is told is for tests with a clock of their own."""
 
 
 def entry(origin: str, deliver: str, consumer: str = "c", **more: Any) -> Json:
