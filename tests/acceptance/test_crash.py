@@ -16,13 +16,14 @@ import pytest
 import pytest_asyncio
 
 from tests.support.account.wire import Wire
+from tests.support.choice import examples
 from tests.support.daemon.command import Command
 from tests.support.daemon.running import Running, ran, started
 from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy, Verdict
 from tests.support.values.catalogues import Catalogue, Json, everything
 
-CRASHES = int(os.environ.get("RECONCILER_CRASHES", "10"))
+CRASHES = int(os.environ.get("RECONCILER_CRASHES", "0")) or examples(10)
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 LEASE_TTL_SECONDS = 10
 FREELY = ("--prune", "--max-change-percent", "100", "--yes")

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.choice import examples
 from tests.support.daemon.freezer import Freezer, freezer
 from tests.support.server.process import Server
 
-FREEZES = int(os.environ.get("RECONCILER_FREEZES", "20"))
+FREEZES = int(os.environ.get("RECONCILER_FREEZES", "0")) or examples(20)
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 PAIRS = 2
 TTL = 1.5
