@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from reconciler.model import subjects, units
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import copied_subjects, identity_of
-from tests.support.world.state import Consumer, Copy, Stream
+from tests.support.world.state import Consumer, Copy, Stream, matches
 
 BEAT = 10**9
 """Flow control is answered, and so acknowledged, with the heartbeat."""
@@ -63,11 +63,14 @@ class Source:
     """Where it reads on, without a durable."""
     attached: bool = False
     heard: int = NEVER_HEARD
+    _known: tuple[dict[str, Any], str] | None = None
 
     @property
     def identity(self) -> str:
-        """What it is remembered by."""
-        return identity_of(self.entry)
+        """What it is remembered by; asked for all the time, and reckoned once for each entry."""
+        if self._known is None or self._known[0] is not self.entry:
+            self._known = self.entry, identity_of(self.entry)
+        return self._known[1]
 
     @property
     def durable(self) -> Key | None:
@@ -229,8 +232,8 @@ class Sourcing:
             return self.server.deliver(source.durable)
         if source.cursor > origin.last:
             return None
-        chosen = copied_subjects(source.entry) or (">",)
-        ahead = (seq for seq, (text, _) in origin.messages.items() if seq >= source.cursor and subjects.covered(text, chosen))
+        chosen, messages = tuple(copied_subjects(source.entry) or (">",)), origin.messages
+        ahead = (seq for seq in range(source.cursor, origin.last + 1) if seq in messages and matches(messages[seq][0], chosen))
         seq = next(ahead, None)
         source.cursor = origin.last + 1 if seq is None else seq + 1
         return seq

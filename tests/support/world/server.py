@@ -39,7 +39,7 @@ from reconciler.procedures.requests import (
 )
 from tests.support.world.checks import check_entries, check_flow_control
 from tests.support.world.copying import Sourcing
-from tests.support.world.state import Consumer, Stream
+from tests.support.world.state import Consumer, Stream, matches
 
 START = units.parse_time("2026-01-01T00:00:00Z")
 IMMUTABLE = ("deliver_policy", "opt_start_seq", "opt_start_time", "ack_policy", "replay_policy", "mem_storage", "max_waiting")
@@ -87,15 +87,14 @@ class ModelServer:
         if consumer is None or self.paused(consumer):
             return None
         stream = self.streams[key.stream]
-        consumer.redeliver &= set(stream.messages)
-        if consumer.redeliver:
-            seq = min(consumer.redeliver)
-            consumer.redeliver.discard(seq)
+        if consumer.redeliver and (again := consumer.redeliver & stream.messages.keys()):
+            seq = min(again)
+            consumer.redeliver = again - {seq}
             return seq
         if consumer.cursor > stream.last:
             return None
-        waiting = ((seq, subject) for seq, (subject, _) in stream.messages.items() if seq >= consumer.cursor)
-        seq = next((seq for seq, subject in waiting if consumer.wants(subject)), 0)
+        filters, ahead = tuple(consumer.filters), range(consumer.cursor, stream.last + 1)
+        seq = next((seq for seq in ahead if seq in stream.messages and matches(stream.messages[seq][0], filters)), 0)
         if not seq:
             consumer.cursor = max(consumer.cursor, stream.last + 1)
             return None
@@ -298,4 +297,5 @@ class ModelServer:
         stream = self.streams[name]
         if stream.retention == "interest":
             needs = [one.needs() for (owner, _), one in self.consumers.items() if owner == name]
-            stream.messages = {seq: m for seq, m in stream.messages.items() if any(need(seq, m[0]) for need in needs)}
+            for seq in [seq for seq, (text, _) in stream.messages.items() if not any(need(seq, text) for need in needs)]:
+                del stream.messages[seq]
