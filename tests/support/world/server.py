@@ -113,7 +113,7 @@ class ModelServer:
             text = stream.messages[seq][0]
             if not any(one.needs()(seq, text) for one in others):  # only beside a durable that the server made itself
                 del stream.messages[seq]
-        self.forget_unneeded(key.stream)
+        self.forget_unneeded(key.stream, seq)  # nobody's need of any other changes with that
 
     def expire(self, key: Key) -> None:
         """Acknowledgements are overdue: everything in flight will be delivered again."""
@@ -292,10 +292,12 @@ class ModelServer:
         self.consumers[key.stream, key.name] = made
         self.forget_unneeded(key.stream)
 
-    def forget_unneeded(self, name: str) -> None:
-        """An interest stream drops what no consumer needs."""
+    def forget_unneeded(self, name: str, only: int | None = None) -> None:
+        """An interest stream drops what no consumer needs; `only` looks at one message."""
         stream = self.streams[name]
         if stream.retention == "interest":
             needs = [one.needs() for (owner, _), one in self.consumers.items() if owner == name]
-            for seq in [seq for seq, (text, _) in stream.messages.items() if not any(need(seq, text) for need in needs)]:
-                del stream.messages[seq]
+            looked_at = list(stream.messages) if only is None else [only] if only in stream.messages else []
+            for seq in looked_at:
+                if not any(need(seq, stream.messages[seq][0]) for need in needs):
+                    del stream.messages[seq]
