@@ -20,6 +20,8 @@ from tests.support.values.catalogues import Catalogue, consumer, everything, str
 
 FREELY = ("--prune", "--max-change-percent", "100", "--yes")
 CONCURRENT_WRITES = 32
+MIDDLE = 4 * CONCURRENT_WRITES
+"""A write of an apply; by then others have been answered."""
 QUICK = {"NATS_TIMEOUT": "1s"}
 
 
@@ -58,8 +60,9 @@ async def test_a_server_restarted_in_the_middle(cli: Command, server: Server, tm
     catalogue = Catalogue(0)
     path = catalogue.write(tmp_path)
     async with Proxy(server.port) as proxy:
-        proxy.rule = at_write(20, proxy, getattr(server, how))
+        proxy.rule = at_write(MIDDLE, proxy, getattr(server, how))
         async with started(Command(cli.home, proxy.url), "apply", "-f", path, *FREELY) as running:
+            await proxy.until_writes(MIDDLE)
             assert not await running.ends_within(3)
             server.start()
             ended = await running.wait()
@@ -76,7 +79,7 @@ async def test_a_server_restarted_in_the_middle(cli: Command, server: Server, tm
 async def test_a_server_that_does_not_come_back(cli: Command, server: Server, tmp_path: Path) -> None:
     path = Catalogue(0).write(tmp_path)
     async with Proxy(server.port) as proxy:
-        proxy.rule = at_write(20, proxy, server.kill)
+        proxy.rule = at_write(MIDDLE, proxy, server.kill)
         async with started(Command(cli.home, proxy.url), "apply", "-f", path, *FREELY, "--timeout", "20s") as running:
             ended = await running.wait()
     assert ended.code == 5, ended
@@ -118,9 +121,9 @@ async def created(wire: Wire, name: str) -> datetime:
 async def test_a_server_frozen_for_a_while(cli: Command, server: Server, tmp_path: Path) -> None:
     path = Catalogue(0).write(tmp_path)
     async with Proxy(server.port) as proxy:
-        proxy.rule = at_write(20, proxy, server.freeze)
+        proxy.rule = at_write(MIDDLE, proxy, server.freeze)
         async with started(Command(cli.home, proxy.url), "apply", "-f", path, *FREELY, **QUICK) as running:
-            await proxy.until_writes(20)
+            await proxy.until_writes(MIDDLE)
             assert not await running.ends_within(4)
             server.thaw()
             ended = await running.wait()
