@@ -10,6 +10,7 @@ Invariant: nothing is copied but by `pass_time`, and each entry copies at most i
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,6 +50,11 @@ class Server(Protocol):
         ...
 
 
+@functools.cache
+def _consumer(stream: str, name: str) -> Key:
+    return Key("Consumer", name, stream)
+
+
 @dataclass
 class Source:
     """One entry at work."""
@@ -76,7 +82,7 @@ class Source:
     def durable(self) -> Key | None:
         """The consumer it reads through."""
         name = self.made or (self.entry.get("consumer") or {}).get("name", "")
-        return Key("Consumer", name, self.entry["name"]) if name else None
+        return _consumer(self.entry["name"], name) if name else None
 
 
 @dataclass

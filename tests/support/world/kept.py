@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 
 from reconciler.model.desired import Desired
-from reconciler.model.subjects import covered
 from reconciler.plan.change import Rules
 from tests.support.world.keeper import SYNC, Keeper, planned
 from tests.support.world.server import ModelServer
 from tests.support.world.sources import SourceWorld
+from tests.support.world.state import matches
 
 
 @dataclass
@@ -36,7 +36,7 @@ class KeptWorld(SourceWorld):
             seq = self.server.publish(subject)
             if seq is None:
                 continue  # the publisher is told so
-            origin = next(one for one in self.server.streams.values() if covered(subject, one.subjects))
+            origin = next(one for one in self.server.streams.values() if matches(subject, tuple(one.subjects)))
             self.published.append(origin.id_of(seq))
 
     def in_order(self) -> bool:

@@ -39,7 +39,7 @@ from reconciler.procedures.requests import (
 )
 from tests.support.world.checks import check_entries, check_flow_control
 from tests.support.world.copying import Sourcing
-from tests.support.world.state import Consumer, Stream, matches
+from tests.support.world.state import Consumer, Stream, matches, shown_time
 
 START = units.parse_time("2026-01-01T00:00:00Z")
 IMMUTABLE = ("deliver_policy", "opt_start_seq", "opt_start_time", "ack_policy", "replay_policy", "mem_storage", "max_waiting")
@@ -73,7 +73,7 @@ class ModelServer:
     def publish(self, subject: str) -> int | None:
         """Store a message; None when no stream listens. An interest stream without interest drops it (and counts it)."""
         for name, stream in self.streams.items():
-            if subjects.covered(subject, stream.subjects):
+            if matches(subject, tuple(stream.subjects)):
                 stream.last += 1
                 readers = (one for (owner, _), one in self.consumers.items() if owner == name)
                 if stream.retention != "interest" or any(one.wants(subject) for one in readers):
@@ -139,7 +139,7 @@ class ModelServer:
         if isinstance(read, NextMessage):
             found = self.streams[read.stream.stream_name].messages
             match = min((s for s, (text, _) in found.items() if s >= read.seq and subjects.covers(read.subject, text)), default=0)
-            return Message(match, units.format_time(found[match][1])) if match else Absent()
+            return Message(match, shown_time(found[match][1])) if match else Absent()
         if isinstance(read, LastCopied):
             return stream.last_copied(read.identity) if (stream := self.streams.get(read.stream.stream_name)) else Absent()
         consumer = self.consumers.get((read.consumer.stream, read.consumer.name))
@@ -148,28 +148,29 @@ class ModelServer:
     def _stream_info(self, stream: Stream, counted: str = "") -> dict[str, Any]:
         first, count = stream.messages.get(stream.first, ("", self.now))[1], len(stream.messages)
         state: dict[str, Any] = {"messages": count, "first_seq": stream.first, "last_seq": stream.last}
-        state |= {"bytes": 100 * count, "first_ts": units.format_time(first)}
+        state |= {"bytes": 100 * count, "first_ts": shown_time(first)}
         if counted:
             state["subjects"] = dict(Counter(text for text, _ in stream.messages.values() if subjects.covers(counted, text)))
-        info = {"config": stream.config, "state": state, "ts": units.format_time(self.now)}
-        info["created"] = units.format_time(stream.born)
+        info = {"config": stream.config, "state": state, "ts": shown_time(self.now)}
+        info["created"] = shown_time(stream.born)
         return info | ({"sources": shown} if (shown := self.sourcing.shown(stream.config["name"])) else {})
 
     def _consumer_info(self, name: str, consumer: Consumer) -> dict[str, Any]:
-        pause = {"pause_until": units.format_time(consumer.paused_until)} if consumer.paused_until else {}
+        pause = {"pause_until": shown_time(consumer.paused_until)} if consumer.paused_until else {}
         floor = consumer.floor if consumer.count or self.level > 1 else 0  # 2.11 shows 0 before the first acknowledgement
         key = next(place for place, one in self.consumers.items() if one is consumer)
-        ahead = Counter(text for s, (text, _) in self.streams[key[0]].messages.items() if s >= consumer.cursor)
+        stream, filters = self.streams[key[0]], tuple(consumer.filters)
+        ahead = (seq for seq in range(consumer.cursor, stream.last + 1) if seq in stream.messages)
         info: dict[str, Any] = {
             "stream_name": key[0],
             "name": name,
-            "created": units.format_time(consumer.born),
+            "created": shown_time(consumer.born),
             "config": {**DEFAULTS, **consumer.config, **pause},
             "delivered": {"consumer_seq": consumer.count, "stream_seq": consumer.delivered},
             "ack_floor": {"stream_seq": floor},
             "num_ack_pending": len(consumer.pending),
-            "num_pending": sum(count for text, count in ahead.items() if consumer.wants(text)),
-            "ts": units.format_time(self.now),
+            "num_pending": sum(matches(stream.messages[seq][0], filters) for seq in ahead),
+            "ts": shown_time(self.now),
         }
         bound = self.sourcing.bound(Key("Consumer", name, key[0]))
         return info | ({"paused": True} if self.paused(consumer) else {}) | ({"push_bound": True} if bound else {})

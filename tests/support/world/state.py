@@ -73,6 +73,10 @@ class Stream:
         return str(self.config.get("retention", "limits"))
 
 
+shown_time = functools.cache(units.format_time)
+"""Moments as INFO shows them."""
+
+
 @functools.cache
 def matches(subject: str, filters: tuple[str, ...]) -> bool:
     """Whether one of the filters does; the same few are asked for hundreds of thousands of times."""
