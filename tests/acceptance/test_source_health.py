@@ -119,6 +119,7 @@ def broken() -> list[Json]:
     ]
 
 
+@pytest.mark.differs
 @pytest.mark.slow
 async def test_each_stall_is_told_with_its_cause(any_server: Server, tmp_path: Path) -> None:
     async with await Somebody.arrive(any_server.url) as before:
@@ -230,6 +231,7 @@ async def test_what_is_moved_by_hand_is_told_once_with_its_range(any_server: Ser
         assert await place.daemon.metric('reconciler_source_incidents_total{incident="reset"}') == 2
 
 
+@pytest.mark.differs
 @pytest.mark.slow
 async def test_what_was_lost_and_an_origin_made_anew_are_told(any_server: Server, tmp_path: Path) -> None:
     documents = [aggregate("A", entry("S", "dlv.a")), aggregate("B", entry("T", "dlv.b"))]

@@ -37,6 +37,7 @@ def assert_exact(outcomes: list[Outcome], found_to_do: list[str]) -> None:
     assert all(outcome.verdict.published > RATE for outcome in outcomes), "else hardly anything was proven"
 
 
+@pytest.mark.differs
 @pytest.mark.matrix
 @pytest.mark.slow
 async def test_a_daemon_changes_how_a_stream_copies_and_every_message_arrives_once(any_server: Server, tmp_path: Path) -> None:
