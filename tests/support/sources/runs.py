@@ -32,7 +32,9 @@ PATIENCE = 60.0
 ARRIVAL = 60.0
 """A server of 2.14 looks for its source again after up to 40 s."""
 _REFUSED_FOR_GOOD = 5.0
-_GLANCE = 0.05
+_GLANCE = 0.1
+_LOG = 20_000
+"""Characters of a log that are shown."""
 _HEALTHY = 2 * 10**9
 
 
@@ -94,6 +96,12 @@ class Batch:
     def declare(self, *, after: bool, **spec: Any) -> None:
         """Everything as it was, or as it shall be; `spec` is more about the aggregates."""
         write(self.manifests, [one for lane in self.lanes for one in side_of(lane, after=after).documents(lane, **spec)])
+
+    def logs(self) -> str:
+        """The end of what each daemon has logged, for whoever has to find out what went wrong."""
+        found = ((self.directory / f"log{number}", number) for number in range(1, self.number + 1))
+        parts = (f"-- daemon {number}\n{log.read_text(encoding='utf-8')[-_LOG:]}" for log, number in found if log.exists())
+        return "\n".join(parts)
 
     @asynccontextmanager
     async def running(self, url: str = "", *, ready: bool = True) -> AsyncIterator[Daemon]:
@@ -279,4 +287,9 @@ async def batch_of(lanes: Iterable[Lane], url: str, directory: Path, **leaves: P
     """A batch in an empty directory."""
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - at once
     async with await Wire.connect(url, error_cb=_unheard) as wire:
-        yield Batch(tuple(lanes), {"": Place(url, wire), **leaves}, Command(directory, url), directory)
+        batch = Batch(tuple(lanes), {"": Place(url, wire), **leaves}, Command(directory, url), directory)
+        try:
+            yield batch
+        except Exception as error:
+            error.add_note(batch.logs())
+            raise
