@@ -14,7 +14,7 @@ from tests.support.sources.aggregate import Held, Verdict, judge
 from tests.support.sources.bare import Route
 from tests.support.sources.load import Sent, publishing
 
-pytestmark = pytest.mark.since("2.14")
+pytestmark = [pytest.mark.since("2.14"), pytest.mark.xdist_group("publishers at full rate")]
 
 Migration = Callable[[Route], Awaitable[None]]
 BEFORE, BEHIND = 1.0, 0.3

@@ -25,6 +25,8 @@ from tests.support.sources.rows import Lane, Row, lanes, managed, one_retention_
 from tests.support.sources.runs import Place, all_exact, batch_of, run
 from tests.support.values.catalogues import stream, write
 
+pytestmark = pytest.mark.xdist_group("publishers at full rate")
+
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 RATE = 200
 STEPS = 9

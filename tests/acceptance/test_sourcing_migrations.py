@@ -24,7 +24,7 @@ from tests.support.sources.rows import MIRRORS, lanes, one_retention_each, row
 from tests.support.sources.runs import FREELY, Batch, Outcome, all_exact, batch_of, changed, run
 from tests.support.values.catalogues import stream, write
 
-pytestmark = pytest.mark.since("2.14")
+pytestmark = [pytest.mark.since("2.14"), pytest.mark.xdist_group("publishers at full rate")]
 
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 SECONDS = 4.0
