@@ -31,8 +31,8 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest_asyncio.fixture
 async def connection(server: Server, connect: Connect) -> Connection:
-    """A connection to `server` with short timeouts."""
-    return await connect(server.url, timeout=2.0)
+    """A connection to `server`."""
+    return await connect(server.url, timeout=30.0)
 
 
 @pytest_asyncio.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ authorization { users: [
 
 @asynccontextmanager
 async def started(*urls: str, **settings: object) -> AsyncIterator[Connection]:
-    made = ConnectionSettings(servers=urls, timeout=2.0, **settings)  # type: ignore[arg-type]  # the test names the fields
+    made = ConnectionSettings(servers=urls, timeout=30.0, **settings)  # type: ignore[arg-type]  # the test names the fields
     async with await Connection.start(made) as connection:
         yield connection
 
@@ -76,7 +77,7 @@ async def test_closing_ends_the_waiting(server: Server) -> None:
     async with started(url) as connection:
         assert not connection.connected
     server.start()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # for what should not come: where it came later, nothing would fail falsely
     assert not connection.connected
     assert server.monitor("connz")["connections"] == []
 
@@ -135,7 +136,8 @@ async def test_a_listener_is_told_of_each_request_and_how_it_ended(server: Serve
         told.append((operation, code))
         took.append(seconds)
 
-    connection = await connect(server.url, timeout=2.0)
+    began = time.monotonic()
+    connection = await connect(server.url, timeout=30.0)
     apis = DomainApis(connection, note)
     await apis("").account_info()
     with pytest.raises(ApiError):
@@ -158,5 +160,6 @@ async def test_a_listener_is_told_of_each_request_and_how_it_ended(server: Serve
         ("STREAM.NAMES", "no_answer"),
         ("INFO", "not_sent"),
     ]
-    assert all(0 <= seconds < 5 for seconds in took)
+    assert all(seconds >= 0 for seconds in took)
     assert took[4] >= 0.1
+    assert sum(took) <= time.monotonic() - began, "seconds of this clock, each counted once"

@@ -28,14 +28,16 @@ from reconciler.procedures.requests import CreateStream
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire
 from tests.support.clock.fake import Still
+from tests.support.clock.until import SECONDS
 from tests.support.cluster.servers import Cluster
 from tests.support.daemon.engine import Watcher
 from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy
 
-TTL = 2.0
-WITHIN = TTL + 2.0
-"""How soon after its holder's last sign of life a lease must be ours."""
+TTL = 4.0
+"""Where a test waits for its end: a machine that stands still for as long as this loses a lease, and rightly so."""
+LONG = 60.0
+"""A TTL that no test outlasts: what ends sooner did not end by it."""
 
 HOLDER = """
 import asyncio, sys
@@ -66,7 +68,7 @@ async def another_process(url: str) -> AsyncIterator[asyncio.subprocess.Process]
     )
     assert process.stdout is not None
     try:
-        assert await asyncio.wait_for(process.stdout.readline(), 20) == b"held\n"
+        assert await asyncio.wait_for(process.stdout.readline(), SECONDS) == b"held\n"
         yield process
     finally:
         if process.returncode is None:
@@ -74,8 +76,8 @@ async def another_process(url: str) -> AsyncIterator[asyncio.subprocess.Process]
         await process.communicate()
 
 
-def lease_of(api: JetStreamApi, **holder: str) -> KvLease:
-    return KvLease(api, "prod", Holder(**holder), ttl=TTL)  # type: ignore[arg-type]  # only text fields are given
+def lease_of(api: JetStreamApi, ttl: float = TTL, **holder: str) -> KvLease:
+    return KvLease(api, "prod", Holder(**holder), ttl=ttl)  # type: ignore[arg-type]  # only text fields are given
 
 
 async def seconds_to(acquire: Callable[[], Awaitable[None]]) -> float:
@@ -85,7 +87,7 @@ async def seconds_to(acquire: Callable[[], Awaitable[None]]) -> float:
 
 
 async def test_one_of_two_contenders_gets_it_and_the_other_learns_who(api: JetStreamApi) -> None:
-    first, second = lease_of(api, host="one", source="/manifests"), lease_of(api, host="two")
+    first, second = lease_of(api, LONG, host="one", source="/manifests"), lease_of(api, LONG, host="two")
     results = await asyncio.gather(first.acquire(0), second.acquire(0), return_exceptions=True)
     assert [type(result) for result in results if result is not None] == [LeaseHeld]
     winner, loser = (first, second) if first.held() else (second, first)
@@ -108,19 +110,20 @@ async def test_it_is_renewed_beyond_its_ttl(api: JetStreamApi) -> None:
 
 async def test_a_released_lease_is_taken_at_once_again_and_again(api: JetStreamApi) -> None:
     for _ in range(3):
-        lease = lease_of(api)
-        assert await seconds_to(lease.acquire) < TTL / 4
+        lease = lease_of(api, LONG)
+        assert await seconds_to(lease.acquire) < LONG / 4
         await lease.release()
         assert not lease.held()
 
 
 async def test_waiting_ends_with_the_release(api: JetStreamApi) -> None:
-    first, second = lease_of(api), lease_of(api)
+    first, second = lease_of(api, LONG), lease_of(api, LONG)
     await first.acquire()
     waiting = asyncio.ensure_future(second.acquire())
-    await asyncio.sleep(TTL / 10)
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
     await first.release()
-    assert await seconds_to(lambda: waiting) < TTL / 4
+    assert await seconds_to(lambda: waiting) < LONG / 4
     await second.release()
 
 
@@ -150,38 +153,40 @@ async def test_the_holder_stops_by_its_own_clock_before_the_server_forgets_it(ap
     await lease.release()
 
 
-async def test_a_killed_holder_is_followed_within_the_ttl_and_two_seconds(api: JetStreamApi, server: Server) -> None:
+async def test_a_killed_holder_is_followed_when_the_server_has_forgotten_it(api: JetStreamApi, server: Server) -> None:
     async with another_process(server.url) as process:
         process.kill()
         successor = lease_of(api)
-        assert await seconds_to(successor.acquire) < WITHIN
+        await successor.acquire(SECONDS)
         await successor.release()
 
 
 async def test_a_frozen_holder_is_followed_and_knows_when_it_wakes(api: JetStreamApi, server: Server) -> None:
     async with another_process(server.url) as process:
         process.send_signal(signal.SIGSTOP)
-        async with lease_of(api).take(WITHIN) as successor:
+        async with lease_of(api).take(SECONDS) as successor:
             process.send_signal(signal.SIGCONT)
             assert process.stdout is not None
-            assert await asyncio.wait_for(process.stdout.readline(), 5) == b"lost\n"
+            assert await asyncio.wait_for(process.stdout.readline(), SECONDS) == b"lost\n"
             assert successor.held()
 
 
 async def test_a_holder_that_is_cut_off_stops_in_time(connect: Connect, server: Server) -> None:
-    lease = lease_of(JetStreamApi(await connect(server.url, timeout=1.0)))
+    lease = lease_of(JetStreamApi(await connect(server.url)))
     await lease.acquire()
     server.freeze()
     frozen = time.monotonic()
+    asked = time.monotonic()
     while lease.held():
-        assert time.monotonic() < frozen + TTL
+        assert asked < frozen + TTL
         await asyncio.sleep(0.01)
+        asked = time.monotonic()  # before it answers: whatever time passes in between proves nothing against it
     server.thaw()
 
 
 async def test_a_short_outage_does_not_cost_the_lease(connect: Connect, server: Server) -> None:
-    connection = await connect(server.url, timeout=1.0)
-    lease = KvLease(JetStreamApi(connection), "prod", ttl=6.0)
+    connection = await connect(server.url)
+    lease = KvLease(JetStreamApi(connection), "prod", ttl=20.0)
     await lease.acquire()
     server.restart()
     back = asyncio.Event()
@@ -199,7 +204,7 @@ async def test_nothing_comes_between_the_check_of_the_lease_and_the_way_out_of_t
     api: JetStreamApi, server: Server
 ) -> None:
     """Else a process that freezes there would send, when it wakes, all that it had ready."""
-    async with lease_of(api).take() as lease:
+    async with lease_of(api, LONG).take() as lease:
         apis = DomainApis(api.connection)
         ports = Ports(JetStreamReader(apis), JetStreamWriter(apis), lease, SystemClock(), Watcher())
         sender = Sender(ports, Throttle(0, SystemClock()), lambda _, config: config)
@@ -244,7 +249,7 @@ async def test_a_lease_that_somebody_ended_is_not_used_before_its_holder_has_not
 
 
 async def test_it_says_since_when_it_is_held(api: JetStreamApi) -> None:
-    lease = lease_of(api, at="long ago")
+    lease = lease_of(api, LONG, at="long ago")
     await lease.acquire()
     state = await lease.show()
     assert state is not None
@@ -253,14 +258,14 @@ async def test_it_says_since_when_it_is_held(api: JetStreamApi) -> None:
 
 
 async def test_the_same_process_takes_its_own_lease_again(api: JetStreamApi) -> None:
-    lease = lease_of(api)
+    lease = lease_of(api, LONG)
     await lease.acquire()
-    assert await seconds_to(lease.acquire) < TTL / 4
+    assert await seconds_to(lease.acquire) < LONG / 4
     await lease.release()
 
 
 async def test_show_and_evict(api: JetStreamApi) -> None:
-    lease = lease_of(api, host="gone", source="git", revision="abc")
+    lease = lease_of(api, LONG, host="gone", source="git", revision="abc")
     assert await lease.show() is None
     await lease.acquire()
     state = await lease_of(api).show()
@@ -280,7 +285,7 @@ async def test_a_bucket_without_ttl_is_refused(api: JetStreamApi) -> None:
 
 
 async def test_works_on_every_version(any_server: Server, connect: Connect) -> None:
-    async with lease_of(JetStreamApi(await connect(any_server.url))).take() as lease:
+    async with lease_of(JetStreamApi(await connect(any_server.url)), LONG).take() as lease:
         lease.check()
 
 

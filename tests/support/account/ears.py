@@ -5,16 +5,19 @@ Invariant: nothing is judged here; every hint, loss and state is kept in order.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.hints import AuditLimits, AuditMode, Hint, HintListener, Hints
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.model.identity import Key
 from reconciler.plan.change import Author
-from tests.support.account.wire import eventually
+from tests.support.account.wire import HEARD_SECONDS, Wire, eventually
+from tests.support.clock.until import SECONDS
 
 OWN = "reconciler-0a1b2c3d"
 
@@ -49,11 +52,36 @@ class Ears:
         self.heard.clear()
         self.lost.clear()
 
+    async def awake(self, wire: Wire, domain: str = "") -> None:
+        """Waits until all of a change is heard, advisories and audit; then forgets it.
+
+        For some milliseconds after a subscription a busy server may leave things out.
+        """
+        key, ways = f"{domain}Stream/AWAKE", 2 if self.states[-1] == "on" else 1
+        async with asyncio.timeout(SECONDS):
+            while sum(str(hint.key) == key for hint in self.heard) < 2 * ways:
+                self.forget()
+                await wire.expect("STREAM.CREATE.AWAKE", {"name": "AWAKE"})
+                await wire.expect("STREAM.DELETE.AWAKE")
+                with suppress(TimeoutError):
+                    await eventually(lambda: sum(str(hint.key) == key for hint in self.heard) == 2 * ways, HEARD_SECONDS)
+        self.forget()
+
     async def until_hinted(self, key: str, client: str | None = None) -> None:
         """Waits for a hint, with that author if one is named."""
         await eventually(
             lambda: (key in self.keys) if client is None else client in [author.client for author in self.authors(key)]
         )
+
+
+async def heard_first(ears: Ears) -> None:
+    """Waits until the audit has reported something: just after a subscription a busy server may leave things out."""
+    api = JetStreamApi(ears.connection)
+    async with asyncio.timeout(SECONDS):
+        while not ears.hints.audit.heard:
+            await api.account_info()
+            with suppress(TimeoutError):
+                await eventually(lambda: ears.hints.audit.heard > 0, HEARD_SECONDS)
 
 
 @asynccontextmanager
@@ -63,19 +91,23 @@ async def listening(
     *,
     wants: Callable[[Key], bool] = lambda _: True,
     limits: AuditLimits | None = None,
+    once_it_listens: Callable[[], object] = lambda: None,
     **settings: str,
 ) -> AsyncIterator[Ears]:
-    """Hints of that server's account, until the block ends; with the audit, when it is being listened to."""
-    made = ConnectionSettings(servers=(url,), timeout=5.0, **settings)  # type: ignore[arg-type]  # the test names the fields
+    """Hints of that server's account, until the block ends; with the audit, when it is being listened to, and has been heard."""
+    made = ConnectionSettings(servers=(url,), timeout=30.0, **settings)  # type: ignore[arg-type]  # the test names the fields
     async with await Connection.start(made, OWN) as connection:
         ears = Ears(connection)
         told = HintListener(on_hint=ears.heard.append, on_lost=ears.lost.append, on_audit=ears.note_state, wants=wants)
         ears.hints = Hints(connection, told, mode, limits)
         await ears.hints.start()
         try:
+            once_it_listens()
             await connection.wait_connected()
             await connection.flush()
             await eventually(lambda: bool(ears.states))
+            if ears.states[-1] == "on":
+                await heard_first(ears)
             yield ears
         finally:
             await ears.hints.stop()

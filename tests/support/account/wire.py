@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Self
 
 import nats
@@ -20,10 +20,12 @@ from nats.aio.msg import Msg
 from tests.support.clock.until import SECONDS, glances
 
 Json = dict[str, Any]
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
 IN_FLIGHT = 256
 _ALL_OF_IT = (("filter_subject", ">"), ("filter_subjects", [">"]))
 AUDIT_SUBJECT = "$JS.EVENT.ADVISORY.API"
+HEARD_SECONDS = 5.0
+"""How long one report is waited for before the next one is asked for."""
 _READ = re.compile(
     r"\$JS\.(?:[^.]+\.)?API\.(?:INFO$|DIRECT\.GET\.|(?:STREAM|CONSUMER)\.(?:INFO|NAMES|LIST|MSG\.GET|MSG\.NEXT)(?:\.|$))"
 )
@@ -112,24 +114,39 @@ class Wire:
 
 
 class Audit:
-    """API requests as one server reported them; two that came close together may be reported in either order."""
+    """API requests as one server reported them; two that came close together may be reported in either order.
+
+    For some milliseconds after a subscription a busy server may leave out what it would have to send to it. So nothing is counted
+    before a first report was heard. A report that is missing all the same is waited for patiently; then what is there now is
+    compared with what was there before. Is it the same, configurations and messages, then no request that was left out changed
+    anything, and what the test says of writes is true of what was reported; otherwise nobody can tell, and that is a failure.
+    """
 
     def __init__(self, wire: Wire) -> None:
         self.records: list[Json] = []
         self._wire = wire
         self._counted = 0
+        self._before: Json = {}
+        self._knock = f"STREAM.INFO.{wire.client.new_inbox().rpartition('.')[2]}"
+        self._awake = asyncio.Event()
+        self.patience = SECONDS
 
     async def hear(self, message: Msg) -> None:
         """Take one advisory."""
-        self.records.append(_object(message.data))
+        record = _object(message.data)
+        if str(record["subject"]).endswith(self._knock):
+            self._awake.set()  # none of the test's requests, whenever it comes
+        else:
+            self.records.append(record)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Self]:
         """Hears everything until the block ends; complete when it has ended."""
+        self._before = await everything_of(self._wire)
         subscription = await self._wire.client.subscribe(AUDIT_SUBJECT, cb=self.hear)
-        await self._wire.client.flush()
-        await self.begin()
         try:
+            await self._wake()
+            await self.begin()
             yield self
             await self.settle()
         finally:
@@ -144,10 +161,25 @@ class Audit:
 
         The server counts a request, answers it, and only then reports it; so the answer of a later request proves nothing.
         """
-        expected = await self._count() - self._counted + 1  # INFO does not count itself, but is reported
-        await eventually(lambda: len(self.records) >= expected)
+        await self.complete(await self._count() - self._counted + 1)  # INFO does not count itself, but is reported
         own = (self._wire.name, self._wire.subject("INFO"))
         self.records = [record for record in self.records if (record["client"].get("name"), record["subject"]) != own]
+
+    async def complete(self, expected: int) -> None:
+        """Wait for so many reports; what is missing in the end must have changed nothing."""
+        try:
+            await eventually(lambda: len(self.records) >= expected, self.patience)
+        except TimeoutError:
+            missing = f"{expected - len(self.records)} of {expected} requests were not reported"
+            assert await everything_of(self._wire) == self._before, f"{missing}, and something has changed"
+
+    async def _wake(self) -> None:
+        """Ask for something until it is reported."""
+        async with asyncio.timeout(SECONDS):
+            while not self._awake.is_set():
+                await self._wire.call(self._knock)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._awake.wait(), HEARD_SECONDS)
 
     def subjects(self, client: str = "") -> list[str]:
         """Subjects of all requests, or of those sent by connections of that name."""
@@ -167,6 +199,30 @@ async def eventually(condition: Callable[[], bool], seconds: float = SECONDS) ->
         async for _ in glances():
             if condition():
                 return
+
+
+async def everything_of(wire: Wire) -> Json:
+    """All streams and consumers, how they are made and what they hold; of buckets, which anybody may write, only how."""
+    found: Json = {}
+    for stream in await _listed(wire, "STREAM.LIST", "streams"):
+        name, config = stream["config"]["name"], stream["config"]
+        held = (
+            {} if name.startswith("KV_") else {part: stream["state"].get(part) for part in ("messages", "first_seq", "last_seq")}
+        )
+        found[name] = (stream["created"], config, held)
+        for consumer in await _listed(wire, f"CONSUMER.LIST.{name}", "consumers"):
+            found[f"{name}/{consumer['name']}"] = (consumer["created"], consumer["config"], consumer["delivered"])
+    return found
+
+
+async def _listed(wire: Wire, request: str, what: str) -> list[Json]:
+    found: list[Json] = []
+    while True:
+        answer = await wire.expect(request, {"offset": len(found)})
+        page: list[Json] = answer.get(what) or []
+        found += page
+        if not page or len(found) >= answer["total"]:
+            return found
 
 
 def without_everything(config: Json) -> Json:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
-from tests.support.account.wire import Audit, Wire, eventually
+from tests.support.account.wire import Audit, Wire
 from tests.support.cluster.servers import Cluster
 
 
@@ -17,8 +17,7 @@ class _ClusterAudit(Audit):
         self._cluster = cluster
 
     async def settle(self) -> None:
-        expected = await self._count() - self._counted
-        await eventually(lambda: len(self.records) >= expected)
+        await self.complete(await self._count() - self._counted)
 
     async def _count(self) -> int:
         return sum(int(server.monitor("jsz")["api"]["total"]) for server in self._cluster.servers)
