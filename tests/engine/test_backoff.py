@@ -55,6 +55,13 @@ def test_success_starts_over() -> None:
     assert (backoff.failures("key"), backoff.failed("key")) == (0, 0.5)
 
 
+def test_keys_that_failed_together_do_not_come_back_together() -> None:
+    asked: list[tuple[float, float]] = []
+    backoff = Backoff(Hands().monotonic, lambda low, high: asked.append((low, high)) or 0.0)
+    assert [backoff.failed("key") for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert asked == [(0.0, 0.5), (0.0, 1.0), (0.0, 2.0)]
+
+
 @given(st.integers(1, 2000))
 def test_every_delay_is_between_nothing_and_the_bound(failures: int) -> None:
     backoff = Backoff(Hands().monotonic)
