@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 KEYS = ("name", "file", "place", "from", "to", "killers")
 
@@ -63,7 +63,7 @@ class Mutant:
         first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
         return first - 1, node.end_lineno or node.lineno
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str) -> NoReturn:
         msg = f"{self} ({self.place} in {self.file}): {why}"
         raise BadData(msg)
 
