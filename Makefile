@@ -12,7 +12,7 @@ MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_ROOMS ?= test_support.py jetstream engine acceptance
 
-.PHONY: help setup run test test-all test-matrix check format bench docs soak lock clean
+.PHONY: help setup run test test-all test-matrix check format bench docs soak mutants lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ docs: setup ## Write the generated docs anew
 
 soak: setup ## Repeat the tests that depend on timing (SOAK_RUNS, SOAK_ROOMS)
 	@for run in $$(seq $(SOAK_RUNS)); do echo "run $$run of $(SOAK_RUNS)"; $(TESTS) --all $(SOAK_ROOMS) -- -q || exit 1; done
+
+mutants: setup ## Make mistakes on purpose, and see the tests notice each (MUTANTS: subjects, or parts of names)
+	$(MEMORY) $(BIN)/python -m tools.mutants $(MUTANTS)
 
 lock: ## Write the lock files anew (needs uv)
 	tools/lock.sh

@@ -55,6 +55,13 @@ def test_success_starts_over() -> None:
     assert (backoff.failures("key"), backoff.failed("key")) == (0, 0.5)
 
 
+def test_keys_that_failed_together_do_not_come_back_together() -> None:
+    earliest = Backoff(Hands().monotonic, lambda low, _: low)
+    assert [earliest.failed("key") for _ in range(3)] == [0.0, 0.0, 0.0]
+    halfway = Backoff(Hands().monotonic, lambda low, high: (low + high) / 2)
+    assert [halfway.failed("key") for _ in range(3)] == [0.25, 0.5, 1.0]
+
+
 @given(st.integers(1, 2000))
 def test_every_delay_is_between_nothing_and_the_bound(failures: int) -> None:
     backoff = Backoff(Hands().monotonic)

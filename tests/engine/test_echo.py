@@ -35,7 +35,7 @@ from reconciler.procedures.requests import (
 from tests.support.account.wire import Wire
 from tests.support.cluster.servers import Cluster
 from tests.support.server.process import Server
-from tests.support.values.build import NOW, consumer, marked, stream
+from tests.support.values.build import NOW, consumer, consumer_info, marked, stream
 
 pytestmark = pytest.mark.differs
 
@@ -182,6 +182,21 @@ def test_what_was_asked_is_shown_as_it_was_said() -> None:
     bucket, gone = Key("KeyValue", "b"), patch_of_fact(Key("KeyValue", "b"), Absent(), NOW)
     assert gone is not None
     assert (gone.streams, gone.at) == ({bucket.stream_key: None}, NOW)
+
+
+@pytest.mark.parametrize(
+    ("echoed", "shown"),
+    [
+        (marked(BILLING), True),
+        (marked(BILLING, owner="somebody"), False),
+        (marked(BILLING, max_ack_pending=7), False),
+        (marked(SLOWER), False),
+    ],
+    ids=["what was sent", "another marker", "another configuration", "what was there before"],
+)
+def test_only_an_answer_that_repeats_what_was_sent_is_believed(echoed: dict[str, Any], shown: bool) -> None:
+    for write in (CreateConsumer(BILLING.key, _wire(marked(BILLING))), UpdateConsumer(BILLING.key, _wire(marked(BILLING)))):
+        assert (patch_of(write, consumer_info("ORDERS", echoed), NOW) is not None) is shown
 
 
 @pytest.mark.parametrize("write", [DeleteConsumer(BILLING.key), DeleteStream(ORDERS.key)])

@@ -112,6 +112,21 @@ async def test_without_the_lease_nothing_is_written(engine: Engine, wire: Wire) 
     assert (end.result, audit.writes("reconciler")) == (Result.UNFINISHED, [])
 
 
+async def test_a_server_that_is_away_is_not_asked_without_a_pause(server: Server, start: Start) -> None:
+    engine = await start(server, timeout=0.3)
+    server.stop()
+    await eventually(lambda: not engine.connection.connected)
+    asked: list[Any] = []
+
+    def think(_: Observation, __: Any) -> Step:
+        asked.append(None)
+        return Ask((StreamInfo(STREAM),))
+
+    end = await _run(engine, Machine(think), seconds=1.5)
+    assert end.result is Result.UNFINISHED
+    assert len(asked) < 60
+
+
 @pytest.mark.parametrize("lost", [True, False])
 async def test_silence_makes_it_look_again_as_after_a_crash(server: Server, start: Start, lost: bool) -> None:
     """Whether the silent request was executed or not, the machine finds out by reading."""

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Result, Verdict, apply_plan, load_saved, make_plan, replan, save
+from reconciler.engine import ApplyOptions, Result, SystemClock, Verdict, apply_plan, load_saved, make_plan, replan, save
+from reconciler.engine.executor import Bounds
+from reconciler.engine.run_once import _may_follow, _Run
+from reconciler.engine.throttle import Throttle
 from reconciler.errors import InvalidInput, Refused
 from reconciler.model.common import Intent, State
 from reconciler.model.desired import Expectation
-from reconciler.plan.change import Action, Rules
+from reconciler.plan.change import Action, Cause, Change, Rules
 from reconciler.render.json import plan_document
 from tests.support.account.wire import Wire
 from tests.support.daemon.engine import Engine, Start
@@ -114,6 +117,18 @@ async def test_a_saved_plan_is_refused_when_something_moved(engine: Engine, wire
     await wire.expect("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     with pytest.raises(Refused, match="stale"):
         await replan(saved, engine.ports.reader)
+
+
+def test_a_later_pass_removes_only_what_was_to_be_removed() -> None:
+    shown = Change(key=ORDERS.key, action=Action.UPDATE, cause=Cause.DRIFT)
+    run = _Run({ORDERS.key: shown}, Bounds(0.0, 1), Throttle(0, SystemClock()))
+    later = {
+        action: _may_follow(replace(shown, action=action), run) for action in (Action.UPDATE, Action.RECREATE, Action.DELETE)
+    }
+    assert later == {Action.UPDATE: True, Action.RECREATE: False, Action.DELETE: False}
+    run.reviewed = {ORDERS.key: replace(shown, action=Action.DELETE)}
+    assert _may_follow(replace(shown, action=Action.DELETE), run)
+    assert not _may_follow(replace(shown, key=COPY.key, action=Action.DELETE), run)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"apiVersion": "reconciler/v1", "kind": "Plan", "fingerprint": ""}', b"[]"])

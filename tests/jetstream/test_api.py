@@ -13,6 +13,9 @@ from reconciler.errors import ApiError, NoResponders
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.kv import KeyValueBucket
 from reconciler.jetstream.paging import ByteBudget, pages, read_head
+from reconciler.jetstream.reader import JetStreamReader
+from reconciler.model.identity import Key
+from reconciler.procedures.requests import Absent, ConsumerInfo, NextMessage, StreamInfo
 from tests.support.account.connecting import Connect
 from tests.support.server.process import Server
 
@@ -27,6 +30,16 @@ async def test_an_error_names_request_and_codes(api: JetStreamApi) -> None:
     with pytest.raises(ApiError, match=r"STREAM\.INFO\.NOPE: stream not found \(404/10059\)") as caught:
         await api.stream_info("NOPE")
     assert caught.value.absent
+
+
+async def test_only_the_servers_own_not_found_says_that_something_is_not_there(api: JetStreamApi) -> None:
+    await make_stream(api)
+    reader, stream = JetStreamReader(lambda _: api), Key("Stream", "S")
+    for read in (StreamInfo(Key("Stream", "NOPE")), ConsumerInfo(Key("Consumer", "c", "S")), NextMessage(stream, "s.a", 1)):
+        assert await reader.read(read) == Absent()
+    with pytest.raises(ApiError) as refused:
+        await reader.read(NextMessage(stream, "", 0))  # no request at all
+    assert (refused.value.absent, refused.value.transient) == (False, False)
 
 
 async def test_create_and_update_say_which_they_mean(any_server: Server, connect: Connect) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from reconciler.engine.ports import Ports
 from reconciler.engine.sending import Sender
@@ -26,7 +27,7 @@ from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import CreateStream
 from tests.support.account.connecting import Connect
-from tests.support.account.wire import Wire
+from tests.support.account.wire import Wire, eventually
 from tests.support.clock.fake import Still
 from tests.support.clock.until import SECONDS
 from tests.support.cluster.servers import Cluster
@@ -153,6 +154,26 @@ async def test_the_holder_stops_by_its_own_clock_before_the_server_forgets_it(ap
     await lease.release()
 
 
+async def test_a_lease_is_counted_from_before_it_was_asked_for(api: JetStreamApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Still()
+    lease = KvLease(api, "prod", ttl=10.0, clock=clock)
+    update = lease._bucket.update
+
+    async def late(key: str, value: bytes, revision: int) -> int | None:
+        written = await update(key, value, revision)
+        clock.now += 3.0
+        return written
+
+    monkeypatch.setattr(lease._bucket, "update", late)
+    await lease.acquire()
+    clock.now += 4.9
+    lease.check()
+    clock.now += 0.2
+    with pytest.raises(LeaseLost):
+        lease.check()
+    await lease.release()
+
+
 async def test_a_killed_holder_is_followed_when_the_server_has_forgotten_it(api: JetStreamApi, server: Server) -> None:
     async with another_process(server.url) as process:
         process.kill()
@@ -196,6 +217,23 @@ async def test_a_short_outage_does_not_cost_the_lease(connect: Connect, server: 
     while await lease.show() == before:
         lease.check()
         await asyncio.sleep(0.05)
+    lease.check()
+    await lease.release()
+
+
+async def test_a_renewal_that_fails_is_tried_again_as_long_as_the_lease_lasts(connect: Connect, server: Server) -> None:
+    lease = KvLease(JetStreamApi(await connect(server.url, timeout=1.0)), "prod", ttl=6.0)
+    await lease.acquire()
+    before = await lease.show()
+    with capture_logs() as logs:
+        server.stop()
+        await eventually(lambda: any(one["event"] == "lease.renewal_failed" for one in logs))
+        server.start()
+        await lease._connection.wait_connected()
+        while await lease.show() == before:
+            lease.check()
+            await asyncio.sleep(0.05)
+    assert not [one for one in logs if one["event"] == "lease.lost"]
     lease.check()
     await lease.release()
 

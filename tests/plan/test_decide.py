@@ -68,6 +68,12 @@ def test_another_owner_is_never_touched_even_when_adopting() -> None:
     assert change.reasons[0].code == "other-owner"
 
 
+def test_a_tombstone_is_no_permission_to_delete_what_belongs_to_another_owner() -> None:
+    gone, theirs = stream("ORDERS", {}, Intent(state=State.ABSENT)), stream_info(marked(ORDERS, owner="somebody"))
+    change = _only(plan(desired(gone), live(theirs), Rules(adopt=True)))
+    assert (change.action, [reason.code for reason in change.reasons]) == (Action.BLOCKED, ["other-owner"])
+
+
 def test_a_marker_wiped_in_this_process_is_repaired_without_asking() -> None:
     memory = Memory(owned={ORDERS.key: ORDERS.digest})
     change = _only(plan(desired(ORDERS), live(stream_info(ORDERS.config)), RULES, memory))
@@ -109,6 +115,12 @@ def test_absence_is_pruned_only_under_sync() -> None:
     assert (change.key, change.action, change.cause) == (ORDERS.key, Action.DELETE, Cause.PRUNE)
 
 
+def test_pruning_is_about_nothing_that_belongs_to_another_owner() -> None:
+    theirs = consumer_info("ORDERS", marked(BILLING, owner="somebody"))
+    others = stream_info(marked(stream("THEIRS"), owner="somebody"))
+    assert plan(desired(ORDERS), live(_live_orders(), theirs, others), Rules(policy="sync")).changes == ()
+
+
 def test_unmanaged_only_checks_that_it_exists() -> None:
     watched = stream("ORDERS", {}, Intent(state=State.UNMANAGED))
     assert plan(desired(watched), live(stream_info(ORDERS.config)), RULES).changes == ()
@@ -119,6 +131,9 @@ def test_silence_is_never_absence() -> None:
     state = live(unknown={ORDERS.key: "the stream's leader did not answer"})
     change = _only(plan(desired(ORDERS), state, RULES))
     assert (change.action, change.reasons[0].code) == (Action.BLOCKED, "unknown")
+    state = live(_live_orders(), unknown={BILLING.key: "the consumer's leader did not answer"})
+    change = _only(plan(desired(ORDERS, BILLING), state, RULES))
+    assert (change.key, change.action, change.reasons[0].code) == (BILLING.key, Action.BLOCKED, "unknown")
 
 
 def test_suspended_differences_are_shown_and_blocked() -> None:
@@ -171,6 +186,13 @@ def test_immutable_and_one_way_fields_are_blocked_before_any_request() -> None:
     assert _only(plan(desired(ORDERS), live(denied), RULES)).reasons[0].code == "one-way"
 
 
+@pytest.mark.parametrize(("before", "after"), [("workqueue", "limits"), ("limits", "workqueue"), ("workqueue", "interest")])
+def test_a_stream_neither_becomes_a_workqueue_nor_stops_being_one(before: str, after: str) -> None:
+    was, shall = (stream("ORDERS", {"retention": retention}) for retention in (before, after))
+    change = _only(plan(desired(shall), live(stream_info(marked(was))), RULES))
+    assert [reason.code for reason in change.reasons] == ["immutable"]
+
+
 def test_a_consumer_without_its_stream_is_blocked() -> None:
     change = _only(plan(desired(BILLING), live(), RULES))
     assert change.reasons[0].code == "no-such-stream"
@@ -182,6 +204,18 @@ def test_dependants_of_a_blocked_create_are_blocked_with_it() -> None:
     assert {str(c.key): c.reasons[0].code for c in result.changes} == {
         "Stream/ORDERS": "level",
         "Consumer/ORDERS/billing": "depends-on",
+    }
+
+
+def test_a_block_reaches_the_copy_of_a_copy() -> None:
+    atomic = stream("EVENTS", {"allowAtomic": True, "subjects": ["e.>"]})
+    copy, top = stream("COPY", {"sources": [{"name": "EVENTS"}]}), stream("TOP", {"sources": [{"name": "COPY"}]})
+    result = plan(desired(atomic, copy, top, consumer("TOP", "reader")), live(level=1), RULES)
+    assert {str(change.key): change.reasons[0].code for change in result.changes} == {
+        "Stream/EVENTS": "level",
+        "Stream/COPY": "depends-on",
+        "Stream/TOP": "depends-on",
+        "Consumer/TOP/reader": "depends-on",
     }
 
 

@@ -39,6 +39,7 @@ def _allow(what: str, key: str) -> Rules:
 
 def test_nothing_declared_while_we_own_something_refuses_everything() -> None:
     assert _codes(plan(desired(), live(*_live_many()), Rules())) == ["empty"]
+    assert _codes(plan(desired(), live(_live_many()[0]), Rules())) == ["empty"]
     assert _codes(plan(desired(), live(), Rules())) == []
 
 
@@ -66,6 +67,28 @@ def test_mass_change_is_let_through_by_percentage_or_by_an_approved_fingerprint(
     refused = plan(desired(*edited), live(*_live_many()), Rules())
     approved = desired(*edited, governance=Governance(approve=refused.fingerprint))
     assert _codes(plan(approved, live(*_live_many()), Rules())) == []
+
+
+def test_an_approval_is_for_the_plan_that_it_names() -> None:
+    edited = [stream(f"S{number:02}", {"maxMsgs": 11}) for number in range(20)]
+    other = plan(desired(*edited[:10], *MANY[10:]), live(*_live_many()), Rules()).fingerprint
+    approved = desired(*edited, governance=Governance(approve=other))
+    assert _codes(plan(approved, live(*_live_many()), Rules())) == ["mass-change"]
+
+
+def test_a_limit_of_nothing_lets_nothing_through() -> None:
+    edited = [stream("S00", {"maxMsgs": 11}), *MANY[1:]]
+    assert _codes(plan(desired(*edited), live(*_live_many()), Rules())) == []
+    assert _codes(plan(desired(*edited), live(*_live_many()), Rules(max_change_percent=0))) == ["mass-change"]
+
+
+def test_what_is_made_anew_counts_as_much_as_what_is_deleted() -> None:
+    anew = Intent(allow=frozenset({"recreate"}))
+    edited = [stream(f"S{number:02}", {"maxMsgs": 10, "storage": "memory"}, anew) for number in range(20)]
+    result = plan(desired(*edited), live(*_live_many()), Rules())
+    assert {change.action for change in result.changes} == {Action.RECREATE}
+    assert [reason.code for reason in result.refused] == ["mass-change"]
+    assert "20 of 20 owned resources would be deleted or recreated" in result.refused[0].message
 
 
 def test_few_resources_are_not_judged_by_percentages() -> None:
@@ -115,9 +138,10 @@ def test_deleting_a_stream_others_hang_on_is_blocked() -> None:
     assert "stream COPY" in change.reasons[0].message
 
 
-def test_deleting_a_consumer_with_work_left_is_blocked() -> None:
+@pytest.mark.parametrize("left", ["num_pending", "num_ack_pending"])
+def test_deleting_a_consumer_with_work_left_is_blocked(left: str) -> None:
     orders, own = stream("ORDERS"), consumer("ORDERS", "billing")
-    busy = consumer_info("ORDERS", marked(own), num_pending=3)
+    busy = consumer_info("ORDERS", marked(own), **{left: 3})
     change = _one(plan(desired(orders), live(stream_info(marked(orders)), busy), SYNC))
     assert change.reasons[0].code == "data-loss"
     key = "Consumer/ORDERS/billing"
@@ -148,6 +172,28 @@ def test_a_removed_filter_with_undelivered_matches_is_a_loss() -> None:
         answered = live(stream_info(marked(orders)), busy, facts={question: fact})
         change = _one(plan(desired(orders, after), answered, Rules()))
         assert (change.reasons[0].code if change.reasons else "") == code
+
+
+def test_a_consumer_of_everything_that_is_narrowed_leaves_the_rest_behind() -> None:
+    orders, before = stream("ORDERS", {"subjects": ["orders.>"]}), consumer("ORDERS", "billing")
+    after = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"]})
+    busy = consumer_info("ORDERS", marked(before), num_pending=1, ack_floor={"consumer_seq": 4, "stream_seq": 4})
+    found = {NextMessage(orders.key, ">", 5): Message(6, "2026-01-01T00:00:00Z")}
+    change = _one(plan(desired(orders, after), live(stream_info(marked(orders)), busy, facts=found), Rules()))
+    assert [reason.code for reason in change.reasons] == ["data-loss"]
+
+
+@pytest.mark.parametrize("waiting", ["num_pending", "num_ack_pending"])
+def test_what_an_origin_on_interest_keeps_for_a_copy_alone_is_lost_with_it(waiting: str) -> None:
+    origin, copy = stream("S", {"retention": "interest"}), stream("COPY", {"sources": [{"name": "S"}]})
+    through = {"name": "x", "durable_name": "x", "sourcing": True, "metadata": {"_nats.src.stream": "COPY"}}
+    infos = stream_info(marked(origin)), stream_info(marked(copy))
+    state = live(*infos, consumer_info("S", through, **{waiting: 2}))
+    change = _one(plan(desired(origin, stream("COPY")), state, Rules()))
+    assert [reason.code for reason in change.reasons] == ["data-loss"]
+    assert "not copied yet: 2 messages of Stream/S" in change.reasons[0].message
+    taken_in = live(*infos, consumer_info("S", through))
+    assert _one(plan(desired(origin, stream("COPY")), taken_in, Rules())).action is Action.UPDATE
 
 
 def test_more_consumers_than_the_server_accepts_are_blocked_with_the_number_to_declare() -> None:
@@ -202,9 +248,10 @@ def test_a_source_that_would_be_copied_again_is_blocked(before: list[Any], after
     assert _one(plan(desired(shall), live(stream_info(marked(was))), Rules())).action is Action.UPDATE
 
 
-def test_messages_delivered_too_often_are_kept_by_their_consumer_and_lost_with_it() -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_messages_delivered_too_often_are_kept_by_their_consumer_and_lost_with_it(times: int) -> None:
     orders = stream("ORDERS", {"subjects": ["orders.>"], "retention": "interest"})
-    own = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"], "maxDeliver": 2})
+    own = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"], "maxDeliver": times})
     state = (stream_info(marked(orders)), consumer_info("ORDERS", marked(own)))
     question = NextMessage(orders.key, "orders.a", 1)
     assert question in plan(desired(orders), live(*state), SYNC).questions
@@ -234,6 +281,14 @@ def test_a_fingerprint_names_everything_that_moves() -> None:
         for most in (5, 6)
     }
     assert len(names) == 2
+
+
+def test_a_fingerprint_names_what_is_there_and_what_goes_along() -> None:
+    found = {plan(desired(MANY[0]), live(_live_many(max_msgs=most)[0]), Rules()).fingerprint for most in (7, 8)}
+    assert len(found) == 2
+    own = [consumer("S00", name) for name in ("billing", "shipping")]
+    with_one = [live(*_live_many()[:2], consumer_info("S00", marked(one))) for one in own]
+    assert len({plan(desired(MANY[1]), state, SYNC).fingerprint for state in with_one}) == 2
 
 
 def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:

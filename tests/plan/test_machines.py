@@ -10,7 +10,7 @@ import pytest
 from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
-from reconciler.model.marker import Journal, Marker
+from reconciler.model.marker import Journal, Marker, Residue, read_marker
 from reconciler.plan.change import Action, Change, Memory, Plan, Rules
 from reconciler.plan.plan import plan
 from reconciler.procedures.recreate_consumer import hold_key
@@ -97,6 +97,18 @@ def test_a_half_done_procedure_goes_on() -> None:
     change = _one(plan(desired(ORDERS, TWO), live(stream_info(marked(ORDERS)), half_done), Rules()))
     assert change.action is Action.PROCEDURE
     assert "goes on with filter-add" in change.notes[0]
+    assert read_marker(orjson.loads(change.config)["metadata"]).journal is None, "else it would never be cleared"
+
+
+def test_what_a_procedure_left_different_is_so_until_the_manifest_changes() -> None:
+    left = (Residue("deliver_policy", "by_start_sequence", None), Residue("opt_start_seq", 7, None))
+    config = marked(ONE, deliver_policy="by_start_sequence", opt_start_seq=7)
+    config["metadata"] |= Marker(owner="default", spec=ONE.digest, residue=left).to_metadata()
+    state = live(stream_info(marked(ORDERS)), consumer_info("ORDERS", config))
+    assert plan(desired(ORDERS, ONE), state, Rules()).changes == ()
+    newer = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"], "deliverPolicy": "new"})
+    change = _one(plan(desired(ORDERS, newer), state, Rules()))
+    assert (change.action, [reason.code for reason in change.reasons]) == (Action.BLOCKED, ["immutable"])
 
 
 def _hold() -> dict[str, Any]:

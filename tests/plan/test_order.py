@@ -45,6 +45,47 @@ def test_deletes_run_in_reverse() -> None:
     ]
 
 
+def test_a_stream_comes_after_the_deepest_of_its_origins() -> None:
+    both = stream("AA_TOP", {"sources": [{"name": "EVENTS"}, {"name": "AGGREGATE"}]})
+    assert _keys(plan(desired(EVENTS, AGGREGATE, both), live(), Rules())) == [
+        "Stream/EVENTS",
+        "Stream/AGGREGATE",
+        "Stream/AA_TOP",
+    ]
+
+
+def test_a_declared_durable_comes_before_the_stream_that_reads_through_it() -> None:
+    entry = {"name": "EVENTS", "consumer": {"name": "through", "deliverSubject": "d"}}
+    spec = {"ackPolicy": "flow_control", "deliverSubject": "d", "flowControl": True, "idleHeartbeat": 10**9}
+    reading = stream("AGGREGATE", {"sources": [entry]})
+    assert _keys(plan(desired(EVENTS, reading, consumer("EVENTS", "through", spec)), live(), Rules())) == [
+        "Stream/EVENTS",
+        "Consumer/EVENTS/through",
+        "Stream/AGGREGATE",
+    ]
+
+
+def test_a_workqueue_loses_a_consumer_before_it_gets_another_and_any_other_stream_afterwards() -> None:
+    def order(retention: str) -> list[str]:
+        orders = stream("ORDERS", {"subjects": ["orders.>"], "retention": retention})
+        old, new = (consumer("ORDERS", name, {"filterSubjects": [f"orders.{name}"]}) for name in ("old", "new"))
+        state = live(stream_info(marked(orders)), consumer_info("ORDERS", marked(old)))
+        return _keys(plan(desired(orders, new), state, Rules(policy="sync")))
+
+    assert order("workqueue") == ["Consumer/ORDERS/old", "Consumer/ORDERS/new"]
+    assert order("limits") == ["Consumer/ORDERS/new", "Consumer/ORDERS/old"]
+
+
+def test_a_limit_that_falls_waits_for_the_consumers_whatever_rises_beside_it() -> None:
+    before = stream("ORDERS", {"consumerLimits": {"maxAckPending": 10, "inactiveThreshold": "1h"}})
+    after = stream("ORDERS", {"consumerLimits": {"maxAckPending": 20, "inactiveThreshold": "1m"}})
+    reader = consumer("ORDERS", "new", {"maxAckPending": 5})
+    assert _keys(plan(desired(after, reader), live(stream_info(marked(before))), Rules())) == [
+        "Consumer/ORDERS/new",
+        "Stream/ORDERS",
+    ]
+
+
 def test_consumer_limits_rise_before_and_fall_after_their_consumers() -> None:
     def order(limit_before: int, limit_after: int) -> list[str]:
         before = stream("ORDERS", {"consumerLimits": {"maxAckPending": limit_before}})

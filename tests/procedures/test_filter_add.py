@@ -144,6 +144,17 @@ def test_workers_may_finish_what_they_have() -> None:
     assert world.lost() == []
 
 
+def test_what_waits_before_the_first_match_of_a_new_filter_is_not_skipped() -> None:
+    world = World()
+    world.consume("s.a")
+    world.publish("a", "a", "a", "b")
+    world.work(1)
+    world.work(1, finish=False)
+    run(FilterAdd(world.target("s.a", "s.b")), world.server)
+    world.drain()
+    assert (world.lost(), world.duplicates) == ([], [])
+
+
 def test_a_second_run_writes_nothing() -> None:
     world = passed_by()
     machine = FilterAdd(world.target("s.a", "s.b"))

@@ -16,7 +16,7 @@ from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.machine import Abort, Done
 from reconciler.procedures.recreate_consumer import RecreateConsumer, hold_key
 from reconciler.procedures.requests import CreateConsumer, DeleteConsumer, PauseConsumer, ResetConsumer, Write
-from tests.support.world.consumers import OWNED, C, World, config
+from tests.support.world.consumers import OTHER, OWNED, C, World, config
 from tests.support.world.driver import NO_CRASH, Crash, run
 
 LONG = 10 * 60 * 10**9
@@ -204,6 +204,22 @@ def test_filters_added_by_the_way_are_rewound_to() -> None:
     world.drain()
     assert world.lost() == []
     assert world.duplicates == [2, 3]
+
+
+def test_on_interest_the_hold_keeps_what_added_filters_match_while_the_consumer_is_away() -> None:
+    world = World("interest")
+    world.consume("s.a")
+    world.publish("b", "a", "a")
+    world.work(2)
+
+    def done_elsewhere() -> None:
+        if (C.stream, C.name) not in world.server.consumers:
+            while seq := world.server.deliver(OTHER):
+                world.server.acknowledge(OTHER, seq)
+
+    run(RecreateConsumer(world.target("s.a", "s.b", **CHANGE)), world.server, between=done_elsewhere)
+    world.drain()
+    assert world.lost() == []
 
 
 @pytest.mark.parametrize("writes", range(1, 5))

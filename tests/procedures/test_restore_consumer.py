@@ -55,6 +55,16 @@ def test_a_pause_that_runs_out_loses_nothing() -> None:
         assert world.lost() == [], crash
 
 
+@pytest.mark.parametrize("level", [1, 5])
+def test_where_everything_was_done_it_begins_with_the_next_message(level: int) -> None:
+    world = deleted("limits", level)
+    run(RestoreConsumer(world.target("s.a"), floor=5), world.server)
+    world.handled |= {3, 4, 5}
+    world.publish("a")
+    world.drain()
+    assert (world.lost(), world.duplicates) == ([], [])
+
+
 def test_a_new_stream_of_the_same_name_is_read_from_its_start() -> None:
     world = World()
     world.publish("a", "a")
