@@ -106,7 +106,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             workshops = [stack.enter_context(Workshop.of(self._root)) for _ in range(jobs)]
             _progress("their killers, while nothing is wrong")
-            await prove_killers(self._mutants, workshops[0], self._given.limit * len(self._mutants), jobs)
+            await prove_killers(self._mutants, workshops[0], _WHOLE_LIMIT, jobs)
             left = list(reversed(self._mutants))
             async with asyncio.TaskGroup() as group:
                 for workshop in workshops:
