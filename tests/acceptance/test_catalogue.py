@@ -76,7 +76,7 @@ async def is_in_place_and_stays(cli: Command, wire: Wire, env: str, audit: Abstr
     assert again["summary"]["unchanged"] == len(STREAMS) + sum(SERVICES.values()) + (RESOURCES_OF_SOURCING if sourcing else 0)
     assert again["changes"] == []
     assert heard.subjects(US)
-    assert heard.writes() == []
+    assert heard.writes(US) == []  # the server itself may still be connecting what copies
     assert await lease_written(wire) == leases
     assert await resources(wire) == before
     streams, consumers = before

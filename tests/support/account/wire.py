@@ -25,6 +25,7 @@ IN_FLIGHT = 256
 _ALL_OF_IT = (("filter_subject", ">"), ("filter_subjects", [">"]))
 AUDIT_SUBJECT = "$JS.EVENT.ADVISORY.API"
 HEARD_SECONDS = 5.0
+KNOCKS = 5
 """How long one report is waited for before the next one is asked for."""
 _READ = re.compile(
     r"\$JS\.(?:[^.]+\.)?API\.(?:INFO$|DIRECT\.GET\.|(?:STREAM|CONSUMER)\.(?:INFO|NAMES|LIST|MSG\.GET|MSG\.NEXT)(?:\.|$))"
@@ -145,7 +146,9 @@ class Audit:
         self._before = await everything_of(self._wire)
         subscription = await self._wire.client.subscribe(AUDIT_SUBJECT, cb=self.hear)
         try:
-            await self._wake()
+            for _ in range(KNOCKS):
+                await self._wake()
+            self.records.clear()
             await self.begin()
             yield self
             await self.settle()
@@ -174,7 +177,12 @@ class Audit:
             assert await everything_of(self._wire) == self._before, f"{missing}, and something has changed"
 
     async def _wake(self) -> None:
-        """Ask for something until it is reported."""
+        """Ask for something until it is reported.
+
+        A server answers a request before it reports it, so what was asked before may be reported now; by the time it has answered
+        and reported several more, one after the other, it has long come to that.
+        """
+        self._awake.clear()
         async with asyncio.timeout(SECONDS):
             while not self._awake.is_set():
                 await self._wire.call(self._knock)
