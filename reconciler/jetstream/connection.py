@@ -177,6 +177,7 @@ class Connection:
         if self._comeback is not None:
             self._comeback.cancel()
             await asyncio.gather(self._comeback, return_exceptions=True)
+            self._up.clear()
         link, self._link = self._link, None
         if link is not None:
             await link.close()
@@ -227,7 +228,7 @@ class Connection:
     async def _come_back(self) -> None:
         """Tries until it works, each pause random so that many clients do not return at the same moment."""
         most, again, said = _RETRY_FIRST, self._met, ""
-        while True:
+        while not self._closed:  # a cancellation that comes while the client dials may be lost in there
             await asyncio.sleep(random.uniform(_RETRY_FIRST / 2, most))  # noqa: S311 - jitter
             try:
                 await self._establish()
