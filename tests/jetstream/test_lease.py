@@ -286,6 +286,24 @@ async def test_a_lease_that_somebody_ended_is_not_used_before_its_holder_has_not
     await successor.release()
 
 
+async def test_a_renewal_never_takes_the_lease_back_from_a_successor(api: JetStreamApi) -> None:
+    clock = ManualClock()
+    holder = KvLease(api, "prod", Holder(host="late"), ttl=TTL, clock=clock)
+    await holder.acquire()
+    successor = lease_of(api, host="successor")
+    state = await successor.show()
+    assert state is not None
+    assert await successor.evict(state)
+    await successor.acquire()
+    clock.now += TTL / 2  # now it renews, once
+    assert await asyncio.wait_for(holder.until_lost(), 5) == "taken by another process"
+    state = await successor.show()
+    assert state is not None
+    assert state.holder.host == "successor"
+    assert successor.held()
+    await successor.release()
+
+
 async def test_it_says_since_when_it_is_held(api: JetStreamApi) -> None:
     lease = lease_of(api, LONG, at="long ago")
     await lease.acquire()
