@@ -287,7 +287,7 @@ async def test_a_lease_that_somebody_ended_is_not_used_before_its_holder_has_not
 
 
 async def test_a_renewal_never_takes_the_lease_back_from_a_successor(api: JetStreamApi) -> None:
-    clock = ManualClock()
+    clock = Still()
     holder = KvLease(api, "prod", Holder(host="late"), ttl=TTL, clock=clock)
     await holder.acquire()
     successor = lease_of(api, host="successor")
