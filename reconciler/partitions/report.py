@@ -1,0 +1,113 @@
+"""What is said about a plan: report.json, and the same in a few lines.
+
+Invariant: all of it but `seconds` follows from tables, plan and earlier plan; the keys of a version never change their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from reconciler.model.identity import API_VERSION
+from reconciler.partitions.planning.columns import sums
+from reconciler.partitions.planning.model import Items, Reason, Workers
+from reconciler.partitions.planning.planner import Plan
+from reconciler.partitions.spec import MILLION
+
+VERSION = 1
+_GIANTS_SHOWN = 100
+
+
+def load_ratios(partitions: Items, workers: Workers, plan: Plan) -> dict[int, Fraction]:
+    """Load by share, of every worker that is no giant's host."""
+    load = sums(partitions.weight, plan.place, len(workers)).tolist()
+    return {
+        worker: Fraction(load[worker] * share.capacity, share.weight * workers.capacity[worker]) if share.weight else Fraction(0)
+        for worker, share in plan.share.items()
+    }
+
+
+def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]:
+    """The numbers of one pool."""
+    ratios = sorted(load_ratios(partitions, workers, plan).values())
+    filters = sums(partitions.filters, plan.place, len(workers)).tolist()
+    moved_rows = (plan.place != partitions.home) & (plan.reason != Reason.NEW)
+    moved = int(partitions.weight[moved_rows].sum())
+    weight = int(partitions.weight.sum())
+    active = sum(workers.active)
+    return {
+        "partitions": len(partitions),
+        "workers": {"active": active, "draining": len(workers) - active, "new": sum(workers.fresh)},
+        "weight": _units(weight),
+        "load": {
+            "max": _ratio(ratios[-1]) if ratios else 0,
+            "mean": _ratio(sum(ratios, Fraction(0)) / len(ratios)) if ratios else 0,
+            "p99": _ratio(ratios[min(len(ratios) - 1, len(ratios) * 99 // 100)]) if ratios else 0,
+            "min": _ratio(ratios[0]) if ratios else 0,
+            "maxOverLevel": _ratio(ratios[-1]) if ratios else 0,
+            "giants": _giants(partitions, workers, plan),
+        },
+        "subjects": {"max": max(filters, default=0), "cap": max(workers.slots, default=0)},
+        "moved": {
+            "count": int(np.count_nonzero(moved_rows)),
+            "weight": _units(moved),
+            "fraction": _ratio(Fraction(moved, weight)) if weight else 0,
+            "lowerBound": _units(plan.bounds.moved),
+            "ratio": _ratio(Fraction(moved, plan.bounds.moved)) if plan.bounds.moved else (1 if not moved else None),
+            "forced": _units(plan.bounds.forced),
+            "new": int(np.count_nonzero(plan.reason == Reason.NEW)),
+            "reasons": _reasons(plan),
+        },
+        "heldBy": list(plan.held_by),
+    }
+
+
+def document(pool: str, part: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole report."""
+    return {"apiVersion": API_VERSION, "kind": "PartitionReport", "version": VERSION, "pools": {pool: part}, **more}
+
+
+def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, Any]]:
+    rows = plan.giants.astype(np.int64)
+    named = sorted(zip((key.decode() for key in partitions.keys.texts(rows)), rows.tolist(), strict=True))
+    return [
+        {"subject": subject, "worker": workers.names[int(plan.place[row])], "weight": _units(int(partitions.weight[row]))}
+        for subject, row in named[:_GIANTS_SHOWN]
+    ]
+
+
+def _reasons(plan: Plan) -> dict[str, int]:
+    counts = np.bincount(plan.reason, minlength=len(Reason)).tolist()
+    return {reason.name.lower(): counts[reason] for reason in Reason if reason is not Reason.STAYS and counts[reason]}
+
+
+def _units(micro: int) -> float | int:
+    return micro // MILLION if micro % MILLION == 0 else micro / MILLION
+
+
+def _ratio(value: Fraction) -> float:
+    return round(float(value), 6)
+
+
+def lines(report: Mapping[str, Any]) -> list[str]:
+    """The report in a few lines."""
+    (pool, part), *_ = report["pools"].items()
+    load, moved, subjects, files = part["load"], part["moved"], part["subjects"], report["files"]
+    ratio = f", {moved['ratio']:.3f} of the least possible" if moved["count"] and moved["ratio"] else ""
+    found = [
+        f"{pool}: {part['partitions']:,} partitions on {part['workers']['active']} workers"
+        + (f" ({part['workers']['draining']} draining)" if part["workers"]["draining"] else ""),
+        f"  load      {load['min']:.3f} to {load['max']:.3f} of the share"
+        + (f", {len(load['giants'])} giants apart" if load["giants"] else ""),
+        f"  subjects  at most {subjects['max']} of {subjects['cap']} on one worker",
+        f"  moved     {moved['count']:,} partitions, {moved['fraction']:.2%} of the weight{ratio}; {moved['new']:,} new",
+        f"  files     {files['written']} written, {files['unchanged']} unchanged, {files['pruned']} pruned",
+    ]
+    if part["heldBy"]:
+        found.append(f"  held by   {', '.join(part['heldBy'])}")
+    if report["staged"]["waiting"]:
+        found.append(f"  staged    {report['staged']['waiting']} of the weight waits for the next run")
+    return found
