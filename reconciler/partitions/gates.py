@@ -80,14 +80,18 @@ def refuse(verdicts: Collection[Verdict]) -> None:
     """Raises Refused when a gate is closed and not forced."""
     closed = [verdict for verdict in verdicts if not verdict.passed and not verdict.forced]
     if closed:
-        raise Refused(tuple(f"{verdict.gate}: {verdict.message} (--force {verdict.gate} does it all the same)" for verdict in closed))
+        raise Refused(
+            tuple(f"{verdict.gate}: {verdict.message} (--force {verdict.gate} does it all the same)" for verdict in closed)
+        )
 
 
 def _messages(measured: Measured, gates: Gates) -> Mapping[str, str]:
     found: dict[str, str] = {}
     before = measured.partitions_before
     if before and _over(measured.moved, measured.weight, gates.max_moved_fraction):
-        moved = f"{_percent(measured.moved, measured.weight)} of the weight would move, at most {gates.max_moved_fraction:.0%} may"
+        moved = (
+            f"{_percent(measured.moved, measured.weight)} of the weight would move, at most {gates.max_moved_fraction:.0%} may"
+        )
         forced = f"; {_percent(measured.forced, measured.weight)} has to" if measured.forced else ""
         found["maxMovedFraction"] = f"{moved}{forced}; balance.maxMoved does it in several runs"
     if measured.workers_before and _over(measured.workers_removed, measured.workers_before, gates.max_workers_removed_fraction):

@@ -41,7 +41,7 @@ def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]
     return {
         "partitions": len(partitions),
         "workers": {"active": active, "draining": len(workers) - active, "new": sum(workers.fresh)},
-        "weight": _units(weight),
+        "weight": in_units(weight),
         "load": {
             "max": _ratio(ratios[-1]) if ratios else 0,
             "mean": _ratio(sum(ratios, Fraction(0)) / len(ratios)) if ratios else 0,
@@ -53,11 +53,11 @@ def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]
         "subjects": {"max": max(filters, default=0), "cap": max(workers.slots, default=0)},
         "moved": {
             "count": int(np.count_nonzero(moved_rows)),
-            "weight": _units(moved),
+            "weight": in_units(moved),
             "fraction": _ratio(Fraction(moved, weight)) if weight else 0,
-            "lowerBound": _units(plan.bounds.moved),
+            "lowerBound": in_units(plan.bounds.moved),
             "ratio": _ratio(Fraction(moved, plan.bounds.moved)) if plan.bounds.moved else (1 if not moved else None),
-            "forced": _units(plan.bounds.forced),
+            "forced": in_units(plan.bounds.forced),
             "new": int(np.count_nonzero(plan.reason == Reason.NEW)),
             "reasons": _reasons(plan),
         },
@@ -74,7 +74,7 @@ def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, A
     rows = plan.giants.astype(np.int64)
     named = sorted(zip((key.decode() for key in partitions.keys.texts(rows)), rows.tolist(), strict=True))
     return [
-        {"subject": subject, "worker": workers.names[int(plan.place[row])], "weight": _units(int(partitions.weight[row]))}
+        {"subject": subject, "worker": workers.names[int(plan.place[row])], "weight": in_units(int(partitions.weight[row]))}
         for subject, row in named[:_GIANTS_SHOWN]
     ]
 
@@ -84,7 +84,8 @@ def _reasons(plan: Plan) -> dict[str, int]:
     return {reason.name.lower(): counts[reason] for reason in Reason if reason is not Reason.STAYS and counts[reason]}
 
 
-def _units(micro: int) -> float | int:
+def in_units(micro: int) -> float | int:
+    """A weight as the tables write it."""
     return micro // MILLION if micro % MILLION == 0 else micro / MILLION
 
 
@@ -95,7 +96,7 @@ def _ratio(value: Fraction) -> float:
 def lines(report: Mapping[str, Any]) -> list[str]:
     """The report in a few lines."""
     (pool, part), *_ = report["pools"].items()
-    load, moved, subjects, files = part["load"], part["moved"], part["subjects"], report["files"]
+    load, moved, subjects, files = part["load"], part["moved"], part["subjects"], part["files"]
     ratio = f", {moved['ratio']:.3f} of the least possible" if moved["count"] and moved["ratio"] else ""
     found = [
         f"{pool}: {part['partitions']:,} partitions on {part['workers']['active']} workers"

@@ -181,5 +181,7 @@ class PartitionPlanSpec(Spec):
     gates: Gates = Gates()
     manifests: list[Text] = []
     """Where the WorkerPool, its stream and the other pools of the stream are declared."""
+    environment: str = ""
+    """The environment to load them for, where they declare some."""
     local_rows: Annotated[int, Field(ge=1)] = 1_000_000
     """Up to so many partitions are planned in this process, more of them by Spark."""

@@ -82,7 +82,11 @@ def _table(output: Path, index: Index, report: dict[str, Any]) -> pa.Table | Non
 
 def _worker_of(path: str) -> str:
     name = Path(path).name
-    return name.removeprefix("w-").removesuffix(".yaml") if worker_file(name.removeprefix("w-").removesuffix(".yaml")) == name else ""
+    return (
+        name.removeprefix("w-").removesuffix(".yaml")
+        if worker_file(name.removeprefix("w-").removesuffix(".yaml")) == name
+        else ""
+    )
 
 
 def _subjects(path: Path, *, tolerant: bool) -> list[str]:

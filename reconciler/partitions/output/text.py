@@ -13,7 +13,7 @@ from reconciler.model.identity import API_VERSION
 
 __all__ = ["INDEX_NAME", "index_text", "quoted_text", "worker_file", "worker_text"]
 
-_PLAIN = re.compile(r'[ !#-\[\]-~]*')
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")
 _FOUR, _EIGHT = 0xFFFF, 0xFF
 
 

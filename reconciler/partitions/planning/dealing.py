@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.partitions.planning.keys import xxhash64
-from reconciler.partitions.planning.quotas import pour, quotas
 from reconciler.partitions.planning.model import Ints, Items, Ranks, Workers
+from reconciler.partitions.planning.quotas import pour, quotas
 
 PHASE_BITS = 31
 CLASS_BITS = 4
@@ -119,7 +119,9 @@ def weight_class(weight: Ints) -> Ints:
         bits[wide] += step
         rest = np.where(wide, rest >> step, rest)
     # `bits` is now the place of the leading bit; the four that follow it, filled with zeros where there are fewer
-    following = np.where(bits >= CLASS_BITS, weight >> np.maximum(bits - CLASS_BITS, 0), weight << np.maximum(CLASS_BITS - bits, 0))
+    following = np.where(
+        bits >= CLASS_BITS, weight >> np.maximum(bits - CLASS_BITS, 0), weight << np.maximum(CLASS_BITS - bits, 0)
+    )
     found: Ints = bits * (1 << CLASS_BITS) + (following & ((1 << CLASS_BITS) - 1))
     return found
 

@@ -95,5 +95,3 @@ def _hosts_of(items: Items, workers: Workers, giants: Ints, candidates: set[int]
                 found[row] = host
                 order.remove(host)
     return found
-
-

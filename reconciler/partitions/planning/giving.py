@@ -12,9 +12,9 @@ import numpy as np
 
 from reconciler.partitions.planning.columns import by_rank
 from reconciler.partitions.planning.fixed import Fixed
+from reconciler.partitions.planning.model import Ints, Items, Rules, Workers
 from reconciler.partitions.planning.quotas import skim
 from reconciler.partitions.planning.shedding import Give
-from reconciler.partitions.planning.model import Ints, Items, Rules, Workers
 
 
 @dataclass(frozen=True, slots=True)

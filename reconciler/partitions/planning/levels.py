@@ -22,7 +22,9 @@ class Giants:
     over_pinned: frozenset[int]
 
 
-def find_giants(weights: Sequence[int], total: int, capacity: Mapping[int, int], pinned: Mapping[int, int], target: int) -> Giants:
+def find_giants(
+    weights: Sequence[int], total: int, capacity: Mapping[int, int], pinned: Mapping[int, int], target: int
+) -> Giants:
     """Looks at free items from the heaviest down.
 
     Args:

@@ -54,7 +54,11 @@ def choose(items: Items, rows: Ints, gives: Mapping[int, Give], workers: int, *,
 
 def _top_up(home: Ranks, weight: Ints, gone: Mask, given: Ints, gives: Mapping[int, Give]) -> None:
     """Rounding down at every worker adds up: those with the largest rest give one more, while that comes nearer to the sum."""
-    rest = {worker: give.may - int(given[worker]) for worker, give in gives.items() if give.may > given[worker] and give.may > give.must}
+    rest = {
+        worker: give.may - int(given[worker])
+        for worker, give in gives.items()
+        if give.may > given[worker] and give.may > give.must
+    }
     missing = sum(rest.values())
     candidates = _lightest_above(home, weight, gone, rest, len(given))
     for worker in sorted(candidates, key=lambda worker: (-((rest[worker] << 64) // gives[worker].capacity), worker)):

@@ -26,7 +26,6 @@ from reconciler.partitions.planning.columns import among, sums
 from reconciler.partitions.planning.dealing import NoRoom, Table, deal_heavy, deal_light
 from reconciler.partitions.planning.fixed import Fixed, find_fixed
 from reconciler.partitions.planning.giving import Giving, find_giving, least_moved
-from reconciler.partitions.planning.shedding import Give, choose, over_the_cap
 from reconciler.partitions.planning.model import (
     ABSENT,
     NEW,
@@ -40,6 +39,7 @@ from reconciler.partitions.planning.model import (
     Solved,
     Workers,
 )
+from reconciler.partitions.planning.shedding import Give, choose, over_the_cap
 
 _MOST_ROUNDS = 16
 _NEVER = 10**12

@@ -51,7 +51,9 @@ def _homes(partitions: Items, item: Ints, count: int) -> np.ndarray[tuple[int], 
     if not len(rows):
         return home
     order = rows[np.lexsort((partitions.home[rows], item[rows]))]
-    starts = np.flatnonzero(np.r_[True, (item[order][1:] != item[order][:-1]) | (partitions.home[order][1:] != partitions.home[order][:-1])])
+    starts = np.flatnonzero(
+        np.r_[True, (item[order][1:] != item[order][:-1]) | (partitions.home[order][1:] != partitions.home[order][:-1])]
+    )
     weight = np.add.reduceat(partitions.weight[order], starts)
     at_item, at_home = item[order][starts], partitions.home[order][starts]
     best = np.lexsort((-at_home, weight, at_item))  # the last one of each item is the heaviest, of the lowest rank

@@ -40,7 +40,9 @@ def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, .
     zone_of = np.array(workers.zone, dtype=np.int32)
     here = np.where(items.home >= 0, zone_of[items.home], items.zone)
     demand = sums(items.weight, items.zone, len(zones)).tolist()
-    share = Share(int(items.weight.sum()), sum(capacity for capacity, zone in zip(large.capacity, open_, strict=True) if zone) or 1)
+    share = Share(
+        int(items.weight.sum()), sum(capacity for capacity, zone in zip(large.capacity, open_, strict=True) if zone) or 1
+    )
     roomy = np.array([demand[z] <= share.of(large.capacity[z], rules.target) for z in range(len(zones))], dtype=np.bool_)
     home = np.where((items.zone >= 0) & roomy[items.zone], items.zone, here).astype(np.int32)
     pin = np.where(items.pin >= 0, zone_of[items.pin], -1).astype(np.int32)

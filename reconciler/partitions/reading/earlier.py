@@ -27,12 +27,19 @@ def read_earlier(table: TableFiles, names: tuple[str, str]) -> Previous:
     for batch in table.batches(names, faults):
         for name, column in zip(names, (subjects, workers), strict=True):
             column.append(batch.column(name).cast(pa.string()))
-            faults.add(f"null-{'subject' if column is subjects else 'worker'}", f"without {name}", batch.column(name).null_count, [])
+            faults.add(
+                f"null-{'subject' if column is subjects else 'worker'}", f"without {name}", batch.column(name).null_count, []
+            )
     subject = pa.chunked_array(subjects, pa.string()).combine_chunks()
     worker = pa.chunked_array(workers, pa.string()).combine_chunks()
     if pc.count_distinct(subject).as_py() != len(subject):
         counts = pc.value_counts(subject)
         twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
-        faults.add("duplicate-subject", "with a subject that has more than one worker", len(twice), sorted(filter(None, twice))[:EXAMPLES])
+        faults.add(
+            "duplicate-subject",
+            "with a subject that has more than one worker",
+            len(twice),
+            sorted(filter(None, twice))[:EXAMPLES],
+        )
     faults.refuse()
     return Previous(subject, worker, frozenset(pc.unique(worker).to_pylist()), source="table")

@@ -101,7 +101,13 @@ def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlan
     template = spec.partitions.template
     if template is not None:
         texts["subject"], split = filled(template, {name: _text(batch.column(name)) for name in template_columns(template)})
-        _count(faults, "split-token", "with a value in the template that is no single token (a dot, or nothing)", split, texts["subject"])
+        _count(
+            faults,
+            "split-token",
+            "with a value in the template that is no single token (a dot, or nothing)",
+            split,
+            texts["subject"],
+        )
     subject = texts["subject"]
     _count(faults, "null-subject", "without a subject", pc.is_null(subject), pa.nulls(len(subject), pa.string()))
     message = f"with a subject that is none (empty tokens, white space, wildcards, more than {LONGEST} characters)"
@@ -137,7 +143,13 @@ def _keep(found: _Collected, read: Mapping[str, pa.Array], most: int, workers: W
         _count(faults, "unknown-zone", "with a zone that no worker has", _and(named, zones < 0), subject)
         _count(faults, "null-zone", "without a zone, while others have one", pc.is_null(read["zone"]), subject)
         home = np.array([*workers.workers.zone, -1], dtype=np.int32)
-        _count(faults, "pin-outside-zone", "pinned to a worker of another zone", pa.array((pins >= 0) & (home[pins] != zones)), subject)
+        _count(
+            faults,
+            "pin-outside-zone",
+            "pinned to a worker of another zone",
+            pa.array((pins >= 0) & (home[pins] != zones)),
+            subject,
+        )
     if found.rows > most:
         if found.columns:
             for chunk in found.columns.pop("subject"):

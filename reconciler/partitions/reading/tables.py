@@ -108,7 +108,9 @@ def _options(table: TableFiles) -> CsvOptions:
         return CsvOptions.model_validate(table.table.options)
     except ValidationError as error:
         found = from_validation(error, CsvOptions, ("spec", table.name, "options"))
-        raise InvalidInput(tuple(table.plan.problem(finding.code, finding.message, *finding.path) for finding in found)) from error
+        raise InvalidInput(
+            tuple(table.plan.problem(finding.code, finding.message, *finding.path) for finding in found)
+        ) from error
 
 
 def _parquet_names(file: Path) -> list[str]:

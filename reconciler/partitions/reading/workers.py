@@ -99,9 +99,17 @@ def _rows(batch: pa.RecordBatch, used: dict[str, str], most: int, faults: Faults
 
     check("null-worker", "without a worker", [name is None for name in names], [""] * count)
     bad = [name is not None and not good_id(name) for name in names]
-    check("bad-worker", "with a name that files and consumers cannot have: letters, digits, - and _, a letter or digit last", bad, names)
+    check(
+        "bad-worker",
+        "with a name that files and consumers cannot have: letters, digits, - and _, a letter or digit last",
+        bad,
+        names,
+    )
     check("bad-capacity", "with a capacity that is no number above 0", [value is None or value <= 0 for value in capacity], names)
-    wrong = [text_ is not None and (value is None or value < 0 or value % MILLION != 0) for value, text_ in zip(slots, given, strict=True)]
+    wrong = [
+        text_ is not None and (value is None or value < 0 or value % MILLION != 0)
+        for value, text_ in zip(slots, given, strict=True)
+    ]
     check("bad-max-subjects", "with a maxSubjects that is no whole number", wrong, names)
     check("bad-state", f"with a state other than {' and '.join(_STATES)}", [state not in _STATES for state in states], states)
     if faults:
