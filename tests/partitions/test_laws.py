@@ -47,7 +47,7 @@ def problems(draw: st.DrawFn) -> tuple[Items, Workers, Rules, pa.Array | None]:
         names = draw(st.lists(st.sampled_from([None, "a", "b", "c", "d", "e"]), min_size=count, max_size=count))
         names = [name and f"{name}{zone[row]}" for row, name in enumerate(names)]
         unit = pa.array(names, pa.string())
-    elif zones == "ignore" and draw(st.booleans()):
+    elif zones != "hard" and draw(st.booleans()):
         pin = np.array(draw(st.lists(st.sampled_from([-1, -1, -1, *active]), min_size=count, max_size=count)), dtype=np.int32)
     trigger = draw(st.sampled_from([100_000, 50_000, 0]))
     rules = Rules(trigger, min(trigger, 50_000), draw(st.booleans()), None, zones)

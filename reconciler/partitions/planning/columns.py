@@ -13,7 +13,7 @@ from reconciler.partitions.planning.model import Ints, Mask, Ranks
 
 
 def sums(values: Ints, place: Ranks, workers: int) -> Ints:
-    """Per worker; what has no place is left out. (`bincount` with weights would add floating-point numbers.)"""
+    """Per worker; what has no place is left out. `bincount` with weights would add floating-point numbers."""
     placed = place >= 0
     if not placed.all():
         values, place = values[placed], place[placed]
@@ -40,6 +40,8 @@ def among(place: Ranks, chosen: Iterable[int], workers: int) -> Mask:
 
 def running(values: Ints, place: Ranks) -> Ints:
     """Running sums within each worker; rows are in the order of the workers."""
+    if not len(values):
+        return values
     total = np.cumsum(values)
     starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
     before = np.repeat(total[starts] - values[starts], np.diff(np.r_[starts, len(place)]))

@@ -24,8 +24,6 @@ class Giving:
     gives: Mapping[int, Give]
     over: Mapping[int, int]
     """Who is over the trigger, or is a host with more than its own: how much is too much."""
-    wanted: int
-    """What fresh workers lack, beyond what is in the pool already."""
     waiting: int
     """What should be given away and is not, because the budget ended."""
 
@@ -47,10 +45,10 @@ def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: 
         for worker in sorted({*over, *more})
     }
     if rules.budget is None:
-        return Giving(gives, over, wanted, 0)
+        return Giving(gives, over, 0)
     affordable = _affordable(gives, rules.budget)
     waiting = sum(give.may for give in gives.values()) - sum(give.may for give in affordable.values())
-    return Giving(affordable, over, wanted, waiting)
+    return Giving(affordable, over, waiting)
 
 
 def _for_the_fresh(wanted: int, workers: Workers, fixed: Fixed, load: Ints, over: Mapping[int, int]) -> dict[int, int]:
@@ -72,16 +70,16 @@ def _affordable(gives: Mapping[int, Give], budget: int) -> dict[int, Give]:
     return found
 
 
-def least_moved(items: Items, rows: Ints, giving: Giving, workers: int) -> int:
-    """The least weight that must move: of these rows, which are all that those over the trigger could give.
+def least_given(items: Items, rows: Ints, over: Mapping[int, int], workers: int) -> int:
+    """The least weight that those over the trigger have to give, out of these rows, which are all that they could give.
 
     A worker whose items are all heavier than its excess gives at least the lightest of them; in general so many items as the
     heaviest ones would do, each at least as heavy as the lightest.
     """
-    if not giving.over:
-        return giving.wanted
+    if not over:
+        return 0
     home, weight = items.home[rows], items.weight[rows]
-    excess = by_rank(workers, giving.over)
+    excess = by_rank(workers, over)
     lightest, heaviest = np.full(workers, np.iinfo(np.int64).max), np.zeros(workers, dtype=np.int64)
     np.minimum.at(lightest, home, weight)
     np.maximum.at(heaviest, home, weight)
@@ -90,11 +88,11 @@ def least_moved(items: Items, rows: Ints, giving: Giving, workers: int) -> int:
     np.add.at(small_sum, home[~large], weight[~large])
     np.minimum.at(lightest_large, home[large], weight[large])
     total = 0
-    for worker, much in giving.over.items():
+    for worker, much in over.items():
         if not heaviest[worker]:
             continue  # pins alone: nothing of it can move
         least = max(much, -(-much // int(heaviest[worker])) * int(lightest[worker]))
         if small_sum[worker] < much and lightest_large[worker] < np.iinfo(np.int64).max:
             least = max(least, int(lightest_large[worker]))
         total += least
-    return max(total, giving.wanted)
+    return total

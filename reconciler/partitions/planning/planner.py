@@ -18,6 +18,8 @@ from reconciler.partitions.planning.solve import solve
 from reconciler.partitions.planning.units import roll_up
 from reconciler.partitions.planning.zones import groups
 
+_SHOWN = 5
+
 
 class CapExceeded(Exception):
     """The workers cannot hold so many subjects; the text says what would."""
@@ -88,7 +90,8 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
 def _solved(items: Items, workers: Workers, rules: Rules, ranks: tuple[int, ...]) -> Solved:
     if not any(workers.active[k] for k in ranks):
         if len(items):
-            raise CapExceeded("nobody is left to receive: all workers are draining")
+            msg = "nobody is left to receive: no worker is active"
+            raise CapExceeded(msg)
         return Solved(items.home, np.zeros(0, dtype=np.int8), {})
     try:
         return solve(items, workers, rules, ranks)
@@ -103,13 +106,22 @@ def _solved(items: Items, workers: Workers, rules: Rules, ranks: tuple[int, ...]
 
 
 def _check_room(items: Items, workers: Workers) -> None:
-    """Before anything else: enough room at all."""
+    """Before anything else: enough room at all, and for what is pinned."""
+    pinned = items.pin >= 0
+    filters = sums(items.filters[pinned], items.pin[pinned], len(workers)).tolist()
+    for rank, count in enumerate(filters):
+        if count > workers.slots[rank]:
+            keys = items.keys.texts(np.flatnonzero(items.pin == rank))
+            named = ", ".join(key.decode().strip() for key in sorted(keys)[:_SHOWN])
+            msg = f"{count} subjects are pinned to {workers.names[rank]}, which may have {workers.slots[rank]}: {named}, …"
+            raise CapExceeded(msg)
     subjects = int(items.filters.sum())
     slots = [workers.slots[k] for k in range(len(workers)) if workers.active[k]]
     if subjects > sum(slots):
         usual = max(slots, default=0)
         needed = f"; {-(-subjects // usual)} workers of {usual} would do" if usual else ""
-        raise CapExceeded(f"{subjects} subjects, room for {sum(slots)} on {len(slots)} active workers{needed}")
+        msg = f"{subjects} subjects, room for {sum(slots)} on {len(slots)} active workers{needed}"
+        raise CapExceeded(msg)
 
 
 def _voluntary(items: Items, solved: Solved) -> int:
@@ -130,7 +142,8 @@ def check(partitions: Items, workers: Workers, rules: Rules, plan: Plan, unit: p
     place = plan.place
     faults = []
     if len(place) != len(partitions) or (len(place) and (place.min() < 0 or place.max() >= len(workers))):
-        raise BrokenPlan("a partition without a worker")
+        msg = "a partition without a worker"
+        raise BrokenPlan(msg)
     filters = sums(partitions.filters, place, len(workers))
     if (filters > np.array(workers.slots, dtype=np.int64)).any():
         faults.append("more subjects than a worker may have")

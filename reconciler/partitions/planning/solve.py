@@ -25,7 +25,7 @@ import numpy.typing as npt
 from reconciler.partitions.planning.columns import among, sums
 from reconciler.partitions.planning.dealing import NoRoom, Table, deal_heavy, deal_light
 from reconciler.partitions.planning.fixed import Fixed, find_fixed
-from reconciler.partitions.planning.giving import Giving, find_giving, least_moved
+from reconciler.partitions.planning.giving import Giving, find_giving, least_given
 from reconciler.partitions.planning.model import (
     ABSENT,
     NEW,
@@ -97,6 +97,7 @@ def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...
     bound = _shed(items, workers, sheet, giving, rules)
     _trim(items, workers, sheet)
     _deal(items, workers, rules, fixed, sheet)
+    bound = max(bound, _filled(items, workers, fixed, load, sheet) - pool if rules.fill else 0)
     sheet.reason[sheet.place == items.home] = Reason.STAYS
     for home, reason in ((NEW, Reason.NEW), (ABSENT, Reason.ABSENT)):
         sheet.reason[items.home == home] = reason
@@ -150,9 +151,9 @@ def _drain(items: Items, workers: Workers, sheet: _Sheet, rows: Ints, left: int 
 def _shed(items: Items, workers: Workers, sheet: _Sheet, giving: Giving, rules: Rules) -> int:
     """Releases what is given away; the least that any plan would have had to give."""
     if not giving.gives:
-        return giving.wanted
+        return 0
     rows = np.flatnonzero(sheet.movable & among(sheet.place, giving.gives, len(workers)))
-    bound = least_moved(items, rows[among(sheet.place[rows], giving.over, len(workers))], giving, len(workers))
+    bound = least_given(items, rows[among(sheet.place[rows], giving.over, len(workers))], giving.over, len(workers))
     gone = choose(items, rows, giving.gives, len(workers), up=rules.budget is None)
     overloaded = among(sheet.place[gone], giving.over, len(workers))
     sheet.release(gone[overloaded], Reason.OVERLOAD)
@@ -197,6 +198,13 @@ def _deal_among(items: Items, pool: Ints, to: Iterable[int], workers: Workers, h
         sheet.place[row] = worker
     if not heavy.all():
         deal_light(items, pool[~heavy], table, sheet.place)
+
+
+def _filled(items: Items, workers: Workers, fixed: Fixed, before: Ints, sheet: _Sheet) -> int:
+    """What fresh workers got, up to their share: no plan that fills them so far can do with less."""
+    after = sums(items.weight, sheet.place, len(workers)).tolist()
+    fresh = [k for k in fixed.receivers if workers.fresh[k]]
+    return sum(max(0, min(after[k], fixed.share_of(k, workers)) - int(before[k])) for k in fresh)
 
 
 def _overload(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:

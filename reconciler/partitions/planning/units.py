@@ -7,7 +7,7 @@ Invariant: partitions of a unit have one worker; where they had several, the uni
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -36,10 +36,10 @@ def roll_up(partitions: Items, unit: pa.Array | None) -> Rolled:
     weight, filters = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     np.add.at(weight, item, partitions.weight)
     np.add.at(filters, item, partitions.filters)
-    first = np.full(count, len(partitions), dtype=np.int64)
-    np.minimum.at(first, item, np.arange(len(partitions)))
-    items = Items(Keys(keys.dictionary), weight, filters, partitions.home[first], partitions.pin[first], partitions.zone[first])
-    return Rolled(replace(items, home=_homes(partitions, item, count)), item)
+    pin, zone = np.full(count, -1, dtype=np.int32), np.full(count, -1, dtype=np.int32)
+    np.maximum.at(pin, item, partitions.pin)  # all that say something say the same
+    np.maximum.at(zone, item, partitions.zone)
+    return Rolled(Items(Keys(keys.dictionary), weight, filters, _homes(partitions, item, count), pin, zone), item)
 
 
 def _homes(partitions: Items, item: Ints, count: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

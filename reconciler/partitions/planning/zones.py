@@ -1,7 +1,7 @@
 """Zones: groups of workers that are planned apart.
 
 Hard: an item belongs to its zone. Soft: a zone that is over its share of all the weight lends items to others; zones are then
-planned like workers, with the same trigger and target. Items come home as soon as their zone has room for all of them.
+planned like workers, with the same trigger and target. A zone that has room for all of its items has all of them.
 
 Invariant: which group an item belongs to is settled before any worker is looked at.
 """
@@ -18,7 +18,7 @@ from reconciler.partitions.planning.solve import solve
 def groups(items: Items, workers: Workers, rules: Rules) -> tuple[Ranks, list[tuple[int, ...]]]:
     """The group of each item, and the workers of each group."""
     everybody = tuple(range(len(workers)))
-    if rules.zones == "ignore" or max(workers.zone, default=-1) < 0:
+    if rules.zones == "ignore" or not (items.zone >= 0).any():
         return np.zeros(len(items), dtype=np.int32), [everybody]
     zones = [tuple(k for k in everybody if workers.zone[k] == zone) for zone in range(max(workers.zone) + 1)]
     if rules.zones == "hard":
@@ -38,14 +38,22 @@ def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, .
         fresh=tuple(False for _ in zones),
     )
     zone_of = np.array(workers.zone, dtype=np.int32)
-    here = np.where(items.home >= 0, zone_of[items.home], items.zone)
-    demand = sums(items.weight, items.zone, len(zones)).tolist()
+    here = np.where(items.home >= 0, zone_of[np.maximum(items.home, 0)], items.zone)
+    demand, subjects = (sums(column, items.zone, len(zones)).tolist() for column in (items.weight, items.filters))
     share = Share(
         int(items.weight.sum()), sum(capacity for capacity, zone in zip(large.capacity, open_, strict=True) if zone) or 1
     )
-    roomy = np.array([demand[z] <= share.of(large.capacity[z], rules.target) for z in range(len(zones))], dtype=np.bool_)
-    home = np.where((items.zone >= 0) & roomy[items.zone], items.zone, here).astype(np.int32)
-    pin = np.where(items.pin >= 0, zone_of[items.pin], -1).astype(np.int32)
+    roomy = np.array(
+        [
+            large.active[z] and demand[z] <= share.of(large.capacity[z], rules.target) and subjects[z] <= large.slots[z]
+            for z in range(len(zones))
+        ],
+        dtype=np.bool_,
+    )
+    at_home = roomy[items.zone]
+    home = np.where(at_home, items.zone, here).astype(np.int32)
+    pin = np.where(at_home, items.zone, -1)
+    pin = np.where(items.pin >= 0, zone_of[np.maximum(items.pin, 0)], pin).astype(np.int32)
     as_zones = Items(items.keys, items.weight, items.filters, home, pin, items.zone)
     calm = Rules(rules.trigger, rules.target, fill=False)
     return solve(as_zones, large, calm, tuple(range(len(zones)))).place

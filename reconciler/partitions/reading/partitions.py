@@ -51,6 +51,8 @@ def read_partitions(table: TableFiles, spec: PartitionPlanSpec, workers: WorkerT
     if found.weight >= MOST:
         faults.add("weights-too-large", f"whose weights add up to {MOST // MILLION:,} or more: use a larger unit", found.rows, [])
     _duplicates(table, spec, found, faults)
+    if "unit" in found.columns:
+        _units_agree(found, faults)
     faults.refuse()
     if found.rows > spec.local_rows:
         raise TooMany(found.rows, spec.local_rows)
@@ -185,8 +187,7 @@ def _duplicates(table: TableFiles, spec: PartitionPlanSpec, found: _Collected, f
         twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
         column = _again(table, spec, twice) if len(twice) else pa.array([], pa.string())
     else:
-        chunks = found.columns.get("subject", [])
-        column = pa.chunked_array(chunks, pa.string()).combine_chunks() if chunks else pa.array([], pa.string())
+        column = _whole(found, "subject", pa.string())
     column = column.drop_null()
     if pc.count_distinct(column).as_py() == len(column):
         return
@@ -194,6 +195,20 @@ def _duplicates(table: TableFiles, spec: PartitionPlanSpec, found: _Collected, f
     several = counts.filter(pc.greater(counts.field("counts"), 1))
     names = sorted(several.field("values").to_pylist())[:EXAMPLES]
     faults.add("duplicate-subject", "with a subject that stands there more than once", len(several), names)
+
+
+def _units_agree(found: _Collected, faults: Faults) -> None:
+    """The partitions of a unit go to one worker: they cannot be asked to be in two places."""
+    for name in ("pin", "zone"):
+        whole = pa.table({"unit": _whole(found, "unit", pa.string()), name: _whole(found, name, pa.int32())})
+        pairs = (
+            whole.filter(pc.and_(pc.is_valid(whole["unit"]), pc.greater_equal(whole[name], 0)))
+            .group_by(["unit", name])
+            .aggregate([])
+        )
+        counts = pc.value_counts(pairs["unit"])
+        torn = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
+        faults.add(f"torn-unit-{name}", f"with a unit that has more than one {name}", len(torn), sorted(torn)[:EXAMPLES])
 
 
 def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.int64]) -> pa.Array:
@@ -207,18 +222,19 @@ def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.in
 
 
 def _joined(found: _Collected) -> Partitions:
-    def column(name: str, kind: pa.DataType) -> pa.Array:
-        chunks: Sequence[pa.Array] = found.columns.get(name, [])
-        return pa.chunked_array(chunks, kind).combine_chunks() if chunks else pa.array([], kind)
-
-    unit = column("unit", pa.string()) if "unit" in found.columns else None
+    unit = _whole(found, "unit", pa.string()) if "unit" in found.columns else None
     return Partitions(
-        column("subject", pa.string()),
-        column("weight", pa.int64()).to_numpy(zero_copy_only=False),
-        column("pin", pa.int32()).to_numpy(zero_copy_only=False),
-        column("zone", pa.int32()).to_numpy(zero_copy_only=False),
+        _whole(found, "subject", pa.string()),
+        _whole(found, "weight", pa.int64()).to_numpy(zero_copy_only=False),
+        _whole(found, "pin", pa.int32()).to_numpy(zero_copy_only=False),
+        _whole(found, "zone", pa.int32()).to_numpy(zero_copy_only=False),
         unit,
     )
+
+
+def _whole(found: _Collected, name: str, kind: pa.DataType) -> pa.Array:
+    chunks: Sequence[pa.Array] = found.columns.get(name, [])
+    return pa.chunked_array(chunks, kind).combine_chunks() if chunks else pa.array([], kind)
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -74,6 +74,8 @@ def read_workers(table: TableFiles, spec: PartitionPlanSpec) -> WorkerTableRows:
         message = f"no column says which worker: name it in columns.worker; there are {', '.join(table.columns[:20])}"
         raise InvalidInput((table.problem("missing-column", message, "columns"),))
     used = {field: column for field, column in found.items() if column is not None}
+    if spec.zones == "ignore":
+        used.pop("zone", None)
     faults = Faults(table.shown)
     rows: list[_Row] = []
     for batch in table.batches(list(used.values()), faults):
@@ -81,7 +83,7 @@ def read_workers(table: TableFiles, spec: PartitionPlanSpec) -> WorkerTableRows:
     twice = [name for name, count in Counter(row.name for row in rows).items() if count > 1]
     faults.add("duplicate-worker", "with a worker that stands in the table more than once", len(twice), twice)
     faults.refuse()
-    return _ranked(rows, zones=spec.zones != "ignore" and "zone" in used)
+    return _ranked(rows)
 
 
 def _rows(batch: pa.RecordBatch, used: dict[str, str], most: int, faults: Faults) -> list[_Row]:
@@ -111,6 +113,8 @@ def _rows(batch: pa.RecordBatch, used: dict[str, str], most: int, faults: Faults
         for value, text_ in zip(slots, given, strict=True)
     ]
     check("bad-max-subjects", "with a maxSubjects that is no whole number", wrong, names)
+    if "zone" in used:
+        check("null-zone", "without a zone, while others have one", [zone is None for zone in zones], names)
     check("bad-state", f"with a state other than {' and '.join(_STATES)}", [state not in _STATES for state in states], states)
     if faults:
         return []
@@ -130,9 +134,9 @@ def _texts(column: pa.Array) -> list[str | None]:
     return found
 
 
-def _ranked(rows: list[_Row], *, zones: bool) -> WorkerTableRows:
+def _ranked(rows: list[_Row]) -> WorkerTableRows:
     ordered = sorted(rows, key=lambda row: row.name.encode())
-    names = sorted({row.zone for row in rows if row.zone is not None}) if zones else []
+    names = sorted({row.zone for row in rows if row.zone is not None})
     numbers = {name: number for number, name in enumerate(names)}
     workers = Workers(
         names=tuple(row.name for row in ordered),
