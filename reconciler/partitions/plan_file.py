@@ -15,7 +15,6 @@ from reconciler.manifests.document import Document
 from reconciler.manifests.envelope import open_envelope
 from reconciler.manifests.findings import Finding, from_validation, to_problems
 from reconciler.manifests.source import collect
-from reconciler.manifests.suggest import quoted
 from reconciler.manifests.texts import cut, parse_text
 from reconciler.partitions.spec import PartitionPlanSpec
 
