@@ -32,7 +32,7 @@ def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: 
     """From the load of each worker, and the weight that is in the pool already."""
     over = {}
     for worker in (*fixed.receivers, *sorted(fixed.hosts)):
-        if load[worker] > fixed.share_of(worker, workers, rules.trigger):
+        if rules.shed and load[worker] > fixed.share_of(worker, workers, rules.trigger):
             over[worker] = int(load[worker]) - fixed.share_of(worker, workers, rules.target)
     lacking = 0
     if rules.fill:

@@ -101,6 +101,8 @@ class Rules:
     budget: int | None = None
     """The most weight that may be moved where no rule demands it."""
     zones: str = "ignore"
+    shed: bool = True
+    """Whether workers that carry too much give anything away; false in an attempt that only places what has no place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,6 @@ from reconciler.partitions.planning.model import (
 from reconciler.partitions.planning.shedding import Give, choose, over_the_cap
 
 _MOST_ROUNDS = 16
-_NEVER = 10**12
-"""A trigger that nobody is over."""
 HEAVY = 25_000
 """Millionths of the average share from which on an item is dealt by itself: half of the usual target, so that the light ones
 cannot push a worker over it."""
@@ -70,7 +68,7 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
     first = _attempt(items, workers, rules, group)
     if _overload(items, workers, rules, first) == 0:
         return first
-    calm = _attempt(items, workers, replace(rules, trigger=_NEVER, fill=False), group)
+    calm = _attempt(items, workers, replace(rules, shed=False, fill=False), group)
     best = min(calm, first, key=lambda solved: _overload(items, workers, rules, solved) + _lack(items, workers, rules, solved))
     for _ in range(_MOST_ROUNDS):
         again = replace(rules, fill=False, budget=_left(items, best, rules.budget))
