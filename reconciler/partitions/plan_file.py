@@ -84,12 +84,7 @@ def _faults(spec: PartitionPlanSpec) -> list[Finding]:
             Finding(("spec", "partitions", "template"), "bad-value", "give either a template or the column of the subject")
         )
     output = Path(spec.output)
-    if "://" in spec.output:
-        message = (
-            f"{quoted(spec.output)} is no directory here; the tree is exchanged in one step, which an object store cannot do"
-        )
-        found.append(Finding(("spec", "output"), "bad-value", message))
-    elif output == Path() or output == Path("/") or output.name in ("", ".", "..") or output.name.startswith((".", "_")):
+    if output == Path() or output == Path("/") or output.name in ("", ".", "..") or output.name.startswith((".", "_")):
         message = "a directory of its own is needed, whose name does not begin with . or _ (manifests there would be skipped)"
         found.append(Finding(("spec", "output"), "bad-value", message))
     return found

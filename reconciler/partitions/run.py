@@ -104,8 +104,8 @@ def _committed(plan: PlanFile, made: Made, checkout: Checkout, how: How) -> Made
     moved, load = part["moved"], part["load"]
     title = f"Plan {plan.spec.pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight)"
     body = (
-        f"{part['partitions']} partitions on {part['workers']['active']} workers, load {load['min']:.3f} to {load['max']:.3f} of the "
-        f"share, {moved['new']} new, generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
+        f"{part['partitions']} partitions on {part['workers']['active']} workers, load {load['min']:.3f} to {load['max']:.3f} "
+        f"of the share, {moved['new']} new, generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
     )
     identity = commit(checkout, f"{title}\n\n{body}\n", made.draft.tree.hashes)
     how.say(f"committed {identity[:12]}: {title}")

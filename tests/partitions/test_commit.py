@@ -36,10 +36,14 @@ def test_a_commit_has_the_manifests_and_nothing_else(checkout: Desk) -> None:
     assert report["commit"] == git(checkout, "rev-parse", "HEAD")
     names = git(checkout, "show", "--name-only", "--format=", "HEAD").splitlines()
     below = "manifests/processor"
-    assert names == [f"{below}/{name}" for name in (".gitattributes", "_index.yaml", *(f"w-w-{letter}.yaml" for letter in "abcd"))]
+    assert names == [
+        f"{below}/{name}" for name in (".gitattributes", "_index.yaml", *(f"w-w-{letter}.yaml" for letter in "abcd"))
+    ]
     assert git(checkout, "diff", "--cached", "--name-only") == "mine.txt"
     message = git(checkout, "log", "-1", "--format=%B")
-    assert message.startswith("Plan processor: 0 partitions moved (0.00% of the weight)\n\n100 partitions on 4 workers, load 1.000 to 1.000")
+    assert message.startswith(
+        "Plan processor: 0 partitions moved (0.00% of the weight)\n\n100 partitions on 4 workers, load 1.000 to 1.000"
+    )
     assert f"Plan-Id: {report['plan']}" in message
     assert git(checkout, "status", "--porcelain", "--", "manifests") == ""
 
@@ -55,7 +59,11 @@ def test_the_next_commit_is_the_list_of_moves(checkout: Desk) -> None:
     checkout("--commit")
     checkout.partitions(101)
     checkout("--commit")
-    changed = [line for line in git(checkout, "show", "--format=", "-U0").splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    changed = [
+        line
+        for line in git(checkout, "show", "--format=", "-U0").splitlines()
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
     assert [line for line in changed if "dc." in line] == ['+    - "dc.tool25.chamber0"']
 
 

@@ -120,7 +120,9 @@ spec:
 """
 
 
-@pytest.mark.parametrize(("subject", "named"), [("dc.tool1.chamber2", "dc.tool1.chamber2 also"), ("dc.tool1.*", "dc.tool1.chamber0, ")])
+@pytest.mark.parametrize(
+    ("subject", "named"), [("dc.tool1.chamber2", "dc.tool1.chamber2 also"), ("dc.tool1.*", "dc.tool1.chamber0, ")]
+)
 def test_what_another_pool_of_the_stream_has_is_never_planned(desk: Desk, subject: str, named: str) -> None:
     (desk.root / "pools.yaml").write_text(POOLS.replace("SUBJECT", subject))
     desk.plan("manifests: [pools.yaml]")

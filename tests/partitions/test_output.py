@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import random
@@ -20,11 +21,20 @@ from reconciler.partitions.output import tree
 from reconciler.partitions.output.text import quoted_text
 from tests.support.plan_files import Desk
 
-POOL = "apiVersion: reconciler/v1\nkind: WorkerPool\nmetadata: {name: processor}\nspec: {stream: DC}\n---\napiVersion: reconciler/v1\nkind: Stream\nmetadata: {name: DC}\nspec: {subjects: [\"dc.>\"]}\n"
-KILLS = 12
+POOL = """apiVersion: reconciler/v1
+kind: WorkerPool
+metadata: {name: processor}
+spec: {stream: DC}
+---
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {name: DC}
+spec: {subjects: ["dc.>"]}
+"""
+KILLS = 30
 
 
-def index(desk: Desk) -> dict[str, str]:
+def index(desk: Desk) -> dict[str, object]:
     spec = yaml.safe_load((desk.output / "_index.yaml").read_text())["spec"]
     return {file["path"]: file["sha256"] for file in spec["files"]} | {"generation": spec["generation"]}
 
@@ -211,7 +221,7 @@ def test_where_nothing_can_be_exchanged_it_is_refused(desk: Desk, monkeypatch: p
 
     class Refusing:
         def renameat2(self, *_: object) -> int:
-            tree.ctypes.set_errno(22)
+            ctypes.set_errno(22)
             return -1
 
     monkeypatch.setattr(tree, "_LIBC", Refusing())
@@ -275,6 +285,7 @@ def test_killed_at_any_point_the_tree_is_the_old_or_the_new_one(tmp_path: Path) 
         found = {path.name: path.read_bytes() for path in output.iterdir()}
         assert found in (old, new), at
         seen.add(found == new)
+    assert seen == {True, False}
     fresh()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pool"]
 

@@ -35,6 +35,7 @@ class Ended:
 
     @property
     def json(self) -> Any:
+        """Its stdout as the one JSON document it has to be."""
         return json.loads(self.out)
 
 

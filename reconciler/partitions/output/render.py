@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,8 +18,6 @@ import pyarrow.parquet as pq
 from reconciler.partitions.output.text import worker_file, worker_text
 from reconciler.partitions.planning.model import NEW, Ints, Ranks, Reason, Workers
 from reconciler.partitions.reading.inputs import Partitions
-
-_UNNAMED = "(gone)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Moved:
     """The name of the worker before; null for what is new."""
 
 
-def moves_table(partitions: Partitions, workers: Workers, place: Ranks, why: Ranks, moved: Moved) -> pa.Table:
+def moves_table(partitions: Partitions, workers: Workers, place: Ranks, why: npt.NDArray[np.int8], moved: Moved) -> pa.Table:
     """What is elsewhere than before, and why: subject, from, to, weight, reason."""
     rows = moved.rows
     names = pa.array(workers.names, pa.string())

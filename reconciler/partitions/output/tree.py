@@ -124,12 +124,11 @@ def _exchange(one: Path, other: Path) -> None:
     """Both names change places in one step."""
     if _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE):
         code = ctypes.get_errno()
-        raise Refused(
-            (
-                f"{other.parent} cannot exchange two directories in one step ({os.strerror(code)}): "
-                f"make {other.name} a symbolic link to a directory, then the link is swapped",
-            )
+        msg = (
+            f"{other.parent} cannot exchange two directories in one step ({os.strerror(code)}): "
+            f"make {other.name} a symbolic link to a directory, then the link is swapped"
         )
+        raise Refused((msg,))
 
 
 def _swap_link(link: Path, old: Path, scratch: Path) -> None:

@@ -80,17 +80,18 @@ def _hosts_of(items: Items, workers: Workers, giants: Ints, candidates: set[int]
     if not len(giants):
         return {}
     load = sums(items.weight, items.home, len(workers))
+    room = (np.array(workers.slots, dtype=np.int64) - sums(items.filters, items.pin, len(workers))).tolist()
     found: dict[int, int] = {}
     free = set(candidates)
     for row in giants.tolist():
         home, filters = int(items.home[row]), int(items.filters[row])
-        if home in free and workers.slots[home] >= filters:
+        if home in free and room[home] >= filters:
             found[row] = home
             free.discard(home)
     order = sorted(free, key=lambda worker: (-workers.capacity[worker], int(load[worker]), worker))
     for row in giants.tolist():
         if row not in found:
-            host = next((worker for worker in order if workers.slots[worker] >= int(items.filters[row])), None)
+            host = next((worker for worker in order if room[worker] >= int(items.filters[row])), None)
             if host is not None:
                 found[row] = host
                 order.remove(host)

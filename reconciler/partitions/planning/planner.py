@@ -99,8 +99,8 @@ def _solved(items: Items, workers: Workers, rules: Rules, ranks: tuple[int, ...]
         what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
         slots = sum(workers.slots[k] for k in ranks if workers.active[k])
         msg = (
-            f"{error.placed} of {error.asked} {what} that need a worker fit: {int(items.filters.sum())} subjects, room for {slots} on "
-            f"{sum(workers.active[k] for k in ranks)} workers; add workers or raise maxSubjects"
+            f"{error.placed} of {error.asked} {what} that need a worker fit: {int(items.filters.sum())} subjects, "
+            f"room for {slots} on {sum(workers.active[k] for k in ranks)} workers; add workers or raise maxSubjects"
         )
         raise CapExceeded(msg) from error
 

@@ -71,7 +71,7 @@ def _top_up(home: Ranks, weight: Ints, gone: Mask, given: Ints, gives: Mapping[i
 
 
 def _lightest_above(home: Ranks, weight: Ints, gone: Mask, least: Mapping[int, int], workers: int) -> dict[int, int]:
-    """For each worker the place of its lightest item that is still there and has at least this weight; rows are heaviest first."""
+    """For each worker the place of its lightest item still there that has at least this weight; rows are heaviest first."""
     if not least:
         return {}
     bound = by_rank(workers, least, np.iinfo(np.int64).max)

@@ -130,7 +130,7 @@ def _start(items: Items, workers: Workers, fixed: Fixed, group: tuple[int, ...])
 
 
 def _drain(items: Items, workers: Workers, sheet: _Sheet, rows: Ints, left: int | None) -> tuple[int, int | None]:
-    """Everything leaves a draining worker, or what the budget allows, worker by worker; what has to wait and what is left of it."""
+    """Everything leaves draining workers, or what the budget allows, worker by worker; what has to wait, and what is left."""
     if left is None:
         sheet.release(rows, Reason.DRAINING)
         return 0, None
@@ -208,7 +208,7 @@ def _filled(items: Items, workers: Workers, fixed: Fixed, before: Ints, sheet: _
 def _overload(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
     """The weight that is over the trigger, and over what hosts have to carry."""
     load = sums(items.weight, solved.place, len(workers)).tolist()
-    over = sum(max(0, load[k] - share.of(workers.capacity[k], rules.trigger)) for k, share in solved.share.items())
+    over: int = sum(max(0, load[k] - share.of(workers.capacity[k], rules.trigger)) for k, share in solved.share.items())
     return over + sum(max(0, load[host] - solved.fixed_load[host]) for host in solved.hosts)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import UsageError
 from reconciler.partitions.planning.model import Ints, Ranks, Workers
 
 
-class TooMany(ReconcilerError):
+class TooMany(UsageError):
     """More partitions than are planned in this process; all of them were checked."""
 
     def __init__(self, rows: int, most: int) -> None:

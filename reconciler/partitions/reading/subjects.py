@@ -1,6 +1,6 @@
-"""Which texts are subjects, and subjects from templates.
+r"""Which texts are subjects, and subjects from templates.
 
-The classes of characters are written out: `\\s` is something else in Java, in RE2 and in Python.
+The classes of characters are written out: `\s` is something else in Java, in RE2 and in Python.
 
 Invariant: a text is good here exactly when `model.subjects` finds nothing wrong with it, it has no wildcard, and at most
 255 characters.

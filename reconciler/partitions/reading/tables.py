@@ -1,6 +1,6 @@
 """Parquet and CSV files → batches of the columns that are asked for; every other format is Spark's.
 
-CSV is read by one set of rules wherever it is read: RFC 4180, UTF-8, a first line with names, every value a text, nothing is null.
+CSV is read by one set of rules wherever it is read: RFC 4180, UTF-8, a first line with names, each value a text, nothing is null.
 
 Invariant: a file is read in batches, and never held as a whole.
 """

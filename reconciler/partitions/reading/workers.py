@@ -119,9 +119,12 @@ def _rows(batch: pa.RecordBatch, used: dict[str, str], most: int, faults: Faults
     if faults:
         return []
     return [
-        _Row(name, capacity[row], most if slots[row] is None else min(most, slots[row] // MILLION), zones[row], states[row])
-        for row, name in enumerate(names)
+        _Row(str(name), capacity[row], _slots(slots[row], most), zones[row], str(states[row])) for row, name in enumerate(names)
     ]
+
+
+def _slots(given: int | None, most: int) -> int:
+    return most if given is None else min(most, given // MILLION)
 
 
 def good_id(name: str) -> bool:
