@@ -209,7 +209,8 @@ def _overload(items: Items, workers: Workers, rules: Rules, solved: Solved) -> i
     """The weight that is over the trigger, and over what hosts have to carry."""
     load = sums(items.weight, solved.place, len(workers)).tolist()
     over: int = sum(max(0, load[k] - share.of(workers.capacity[k], rules.trigger)) for k, share in solved.share.items())
-    return over + sum(max(0, load[host] - solved.fixed_load[host]) for host in solved.hosts)
+    beside: int = sum(max(0, load[host] - solved.fixed_load[host]) for host in solved.hosts)
+    return over + beside
 
 
 def _lack(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
