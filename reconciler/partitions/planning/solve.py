@@ -8,8 +8,8 @@
 | cap | who has too many subjects gives away the lightest |
 | deal | the pool is dealt out: heavy items one by one, light ones by rank |
 
-A plan that leaves somebody over the trigger is planned again from where it led to, as long as that makes it better: so a plan
-that nothing can make better moves nothing.
+A plan that leaves somebody over the trigger is planned again from where it led to, and large items change places, as long as that
+makes it better: so a plan that nothing can make better moves nothing.
 
 Invariant: what comes out depends on the values that came in, never on their order.
 """
@@ -40,6 +40,7 @@ from reconciler.partitions.planning.model import (
     Workers,
 )
 from reconciler.partitions.planning.shedding import Give, choose, over_the_cap
+from reconciler.partitions.planning.swapping import swap
 
 _MOST_ROUNDS = 16
 HEAVY = 25_000
@@ -71,12 +72,39 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
     calm = _attempt(items, workers, replace(rules, shed=False, fill=False), group)
     best = min(calm, first, key=lambda solved: _overload(items, workers, rules, solved) + _lack(items, workers, rules, solved))
     for _ in range(_MOST_ROUNDS):
-        again = replace(rules, fill=False, budget=_left(items, best, rules.budget))
-        later = _attempt(items.at(best.place), workers, again, group)
+        best = _again(items, workers, rules, group, best)
+        swapped = _swapped(items, workers, rules, best)
+        if (swapped.place == best.place).all():
+            break
+        best = swapped
+    return replace(best, bounds=first.bounds, held_by=_held_by(items, workers, rules, best), filling=first.filling)
+
+
+def _again(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
+    """The same from where it led to, as long as that makes it better."""
+    for _ in range(_MOST_ROUNDS):
+        now = replace(rules, fill=False, budget=_left(items, best, rules.budget))
+        later = _attempt(items.at(best.place), workers, now, group)
         if _overload(items, workers, rules, later) >= _overload(items, workers, rules, best):
             break
         best = _following(items, best, later)
-    return replace(best, bounds=first.bounds, held_by=_held_by(items, workers, best), filling=first.filling)
+    return best
+
+
+def _swapped(items: Items, workers: Workers, rules: Rules, best: Solved) -> Solved:
+    """Large items in other places; with a budget nobody knows whether that is worth it."""
+    large = (items.pin < 0) & among(best.place, best.share, len(workers))
+    if rules.budget is not None or not best.share:
+        return best
+    share = next(iter(best.share.values()))
+    large &= items.weight > _heavy(share.weight, len(best.share))
+    place = swap(items, workers, best, np.flatnonzero(large), rules.trigger)
+    return _following(items, best, replace(best, place=place, reason=np.full(len(items), Reason.OVERLOAD, dtype=np.int8)))
+
+
+def _heavy(weight: int, receivers: int) -> int:
+    """The weight above which an item is dealt by itself."""
+    return HEAVY * weight // (max(1, receivers) * 1_000_000)
 
 
 def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) -> Solved:
@@ -191,7 +219,7 @@ def _deal_among(items: Items, pool: Ints, to: Iterable[int], workers: Workers, h
         {worker: max(0, workers.slots[worker] - filters[worker]) for worker in to},
         {worker: lack for worker, lack in lacking.items() if lack > 0},
     )
-    heavy = items.weight[pool] > HEAVY * fixed.share.weight // (max(1, len(fixed.receivers)) * 1_000_000)
+    heavy = items.weight[pool] > _heavy(fixed.share.weight, len(fixed.receivers))
     for row, worker in deal_heavy(items, pool[heavy], table).items():
         sheet.place[row] = worker
     if not heavy.all():
@@ -236,8 +264,10 @@ def _following(items: Items, best: Solved, later: Solved) -> Solved:
     return replace(later, reason=reason)
 
 
-def _held_by(items: Items, workers: Workers, solved: Solved) -> tuple[str, ...]:
-    """What stands between this plan and its balance."""
+def _held_by(items: Items, workers: Workers, rules: Rules, solved: Solved) -> tuple[str, ...]:
+    """What stands between this plan and its balance, if it has not reached it."""
+    if _overload(items, workers, rules, solved) == 0:
+        return ()
     held = []
     filters = sums(items.filters, solved.place, len(workers)).tolist()
     load = sums(items.weight, solved.place, len(workers)).tolist()
