@@ -79,3 +79,23 @@ def test_a_zone_without_room_is_an_error(desk: Desk) -> None:
 
 def test_names_of_files_are_safe() -> None:
     assert worker_file("_a") == "w-_a.yaml"
+
+
+def test_files_of_other_names_say_whose_they_are(desk: Desk) -> None:
+    desk()
+    before = owners(desk)
+    text = (desk.output / "_index.yaml").read_text()
+    (desk.output / "w-w-a.yaml").rename(desk.output / "elsewhere.yaml")
+    (desk.output / "_index.yaml").write_text(text.replace("w-w-a.yaml", "elsewhere.yaml"))
+    assert desk.report()["pools"]["processor"]["moved"]["count"] == 0
+    assert owners(desk) == before
+
+
+def test_a_report_of_another_plan_says_nothing(desk: Desk) -> None:
+    desk.plan("balance: {maxMoved: 0.1}")
+    desk()
+    desk.workers("w-a", "w-b", "w-c", "w-d", "w-e")
+    assert desk.report()["staged"]["filling"] == ["w-e"]
+    path = desk.output / "_plan" / "report.json"
+    path.write_text(path.read_text().replace('"files": "', '"files": "0'))
+    assert desk.report()["pools"]["processor"]["workers"]["new"] == 0

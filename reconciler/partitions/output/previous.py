@@ -13,11 +13,12 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from reconciler.errors import InvalidInput, Problem
 from reconciler.manifests.texts import cut, parse_text
+from reconciler.model.pool import WorkerAssignmentSpec
 from reconciler.partitions.output.index import Index
-from reconciler.partitions.output.text import worker_file
 from reconciler.partitions.reading.inputs import NOTHING, Previous
 
 PLAN_DIRECTORY = "_plan"
@@ -38,20 +39,16 @@ def read_previous(output: Path, index: Index, changed: list[str]) -> Previous:
     """The plan that stands in the output; `changed` are listed files that are not what they should be."""
     if not index.files:
         return NOTHING
-    report = _report(output)
+    report = _report(output, index)
     filling = frozenset(report.get("staged", {}).get("filling", ()))
-    workers = frozenset(name for path in index.files if (name := _worker_of(path)))
-    table = None if changed else _table(output, index, report)
+    table = None if changed else _table(output, report)
     if table is not None:
+        workers = frozenset(path.removeprefix("w-").removesuffix(".yaml") for path in index.files)
         return Previous(_column(table, "subject"), _column(table, "worker"), workers, filling, "table")
-    subjects: list[str] = []
-    names: list[str] = []
-    for path in sorted(index.files):
-        worker = _worker_of(path)
-        if worker and (output / path).is_file():
-            found = _subjects(output / path, tolerant=path in changed)
-            subjects += found
-            names += [worker] * len(found)
+    listed = [_assignment(output / path, tolerant=path in changed) for path in sorted(index.files)]
+    subjects = [subject for _, some in listed for subject in some]
+    names = [worker for worker, some in listed for _ in some]
+    workers = frozenset(worker for worker, _ in listed if worker)
     return Previous(pa.array(subjects, pa.string()), pa.array(names, pa.string()), workers, filling, "manifests")
 
 
@@ -60,44 +57,40 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return column if isinstance(column, pa.Array) else column.chunk(0)
 
 
-def _report(output: Path) -> dict[str, Any]:
+def _report(output: Path, index: Index) -> dict[str, Any]:
+    """The report of the plan that the index is of; of any other, nothing."""
     try:
         found = orjson.loads((output / PLAN_DIRECTORY / REPORT).read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    digests = found.get("digests") if isinstance(found, dict) else None
+    return found if isinstance(digests, dict) and digests.get("files") == index.digest else {}
 
 
-def _table(output: Path, index: Index, report: dict[str, Any]) -> pa.Table | None:
-    digests = report.get("digests")
+def _table(output: Path, report: dict[str, Any]) -> pa.Table | None:
     path = output / PLAN_DIRECTORY / ASSIGNMENT
-    if not isinstance(digests, dict) or digests.get("files") != index.digest or not path.is_file():
+    if not report or not path.is_file():
         return None
     try:
         table = pq.read_table(path, columns=["subject", "worker", "weight", "unit"])
     except (pa.ArrowInvalid, OSError):  # damaged: a cache may be
         return None
-    return table if rows_digest(table) == digests.get("assignment") else None
+    return table if rows_digest(table) == report["digests"].get("assignment") else None
 
 
-def _worker_of(path: str) -> str:
-    name = Path(path).name
-    return (
-        name.removeprefix("w-").removesuffix(".yaml")
-        if worker_file(name.removeprefix("w-").removesuffix(".yaml")) == name
-        else ""
-    )
-
-
-def _subjects(path: Path, *, tolerant: bool) -> list[str]:
-    """The subjects of a worker's file; one that somebody edited may say anything."""
+def _assignment(path: Path, *, tolerant: bool) -> tuple[str, list[str]]:
+    """The worker and the subjects of a file; one that somebody edited may say anything, or be gone."""
+    if tolerant and not path.is_file():
+        return "", []
     parsed = [parse_text(text) for text in cut(str(path), path.read_bytes())]
     documents = [document for part in parsed for document in part.documents]
     spec = documents[0].value.get("spec") if len(documents) == 1 else None
-    subjects = spec.get("filterSubjects") if isinstance(spec, dict) else None
-    if isinstance(subjects, list) and all(isinstance(subject, str) for subject in subjects):
-        return [subject for subject in subjects if isinstance(subject, str)]
-    if tolerant:
-        return []
-    problems = tuple(problem for part in parsed for problem in part.problems)
-    raise InvalidInput(problems or (Problem(str(path), 1, 1, "bad-assignment", "one WorkerAssignment is expected here"),))
+    try:
+        found = WorkerAssignmentSpec.model_validate(spec)
+    except ValidationError as error:
+        if tolerant:
+            return "", []
+        problems = tuple(problem for part in parsed for problem in part.problems)
+        message = "one WorkerAssignment is expected here"
+        raise InvalidInput(problems or (Problem(str(path), 1, 1, "bad-assignment", message),)) from error
+    return found.worker, found.filter_subjects

@@ -30,12 +30,11 @@ _LOCKED = "another planner is writing to {directory}: wait for it to end"
 @contextmanager
 def claimed(output: Path) -> Iterator[None]:
     """The sole right to write there, as long as the block lasts; leaves no file behind."""
-    parent = _real(output).parent
+    parent = next(directory for directory in _real(output).parents if directory.is_dir())
     try:
-        parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        msg = f"cannot write to {parent}: {error.strerror}"
+        msg = f"cannot read {parent}: {error.strerror}"
         raise UsageError(msg) from error
     try:
         try:
@@ -54,6 +53,7 @@ def replace_tree(output: Path, files: Mapping[str, bytes], gone: Collection[str]
     """
     target = _real(output)
     scratch = target.parent / _SCRATCH.format(name=target.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(scratch)
     try:
         _build(target, scratch, files, gone)
