@@ -137,7 +137,7 @@ def _explained(made: Made, counts: dict[str, int], more: dict[str, object]) -> l
     load = part["load"]
     found = ["the next plan would move:" if made.draft.differs else "nothing would move; the last plan moved:"]
     found += [f"  {count:,} × {reason}: {WHY[reason]}" for reason, count in counts.items()] or ["  nothing"]
-    found.append(f"load: {load['min']:.3f} to {load['max']:.3f} of the share")
+    found.append(f"load: {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share")
     found += [
         f"  {giant['subject']} is a giant of {giant['weight']} and has {giant['worker']} to itself"
         for giant in load["giants"][:5]

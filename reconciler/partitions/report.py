@@ -5,6 +5,7 @@ Invariant: all of it but `seconds` follows from tables, plan and earlier plan; t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -21,18 +22,8 @@ VERSION = 1
 _GIANTS_SHOWN = 100
 
 
-def load_ratios(partitions: Items, workers: Workers, plan: Plan) -> dict[int, Fraction]:
-    """Load by share, of every worker that is no giant's host."""
-    load = sums(partitions.weight, plan.place, len(workers)).tolist()
-    return {
-        worker: Fraction(load[worker] * share.capacity, share.weight * workers.capacity[worker]) if share.weight else Fraction(0)
-        for worker, share in plan.share.items()
-    }
-
-
 def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]:
     """The numbers of one pool."""
-    ratios = sorted(load_ratios(partitions, workers, plan).values())
     filters = sums(partitions.filters, plan.place, len(workers)).tolist()
     moved_rows = (plan.place != partitions.home) & (plan.reason != Reason.NEW)
     moved = int(partitions.weight[moved_rows].sum())
@@ -42,14 +33,7 @@ def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]
         "partitions": len(partitions),
         "workers": {"active": active, "draining": len(workers) - active, "new": sum(workers.fresh)},
         "weight": in_units(weight),
-        "load": {
-            "max": _ratio(ratios[-1]) if ratios else 0,
-            "mean": _ratio(sum(ratios, Fraction(0)) / len(ratios)) if ratios else 0,
-            "p99": _ratio(ratios[min(len(ratios) - 1, len(ratios) * 99 // 100)]) if ratios else 0,
-            "min": _ratio(ratios[0]) if ratios else 0,
-            "maxOverLevel": _ratio(ratios[-1]) if ratios else 0,
-            "giants": _giants(partitions, workers, plan),
-        },
+        "load": _load(partitions, workers, plan) | {"giants": _giants(partitions, workers, plan)},
         "subjects": {"max": max(filters, default=0), "cap": max(workers.slots, default=0)},
         "moved": {
             "count": int(np.count_nonzero(moved_rows)),
@@ -63,6 +47,30 @@ def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]
         },
         "heldBy": list(plan.held_by),
     }
+
+
+def _load(partitions: Items, workers: Workers, plan: Plan) -> dict[str, float]:
+    """Load by capacity: of all active workers over the average, and of those without a giant over their share."""
+    load = sums(partitions.weight, plan.place, len(workers)).tolist()
+    active = [rank for rank in range(len(workers)) if workers.active[rank]]
+    capacity, weight = sum(workers.capacity[rank] for rank in active), int(partitions.weight.sum())
+    if not weight or not active:
+        return dict.fromkeys(("max", "mean", "p99", "min", "maxOverLevel", "minOverLevel"), 0.0)
+    over_average = sorted(load[rank] * capacity / (weight * workers.capacity[rank]) for rank in active)
+    over_share = [
+        load[rank] * share.capacity / (share.weight * workers.capacity[rank])
+        for rank, share in plan.share.items()
+        if share.weight
+    ]
+    found = {
+        "max": over_average[-1],
+        "mean": math.fsum(over_average) / len(active),
+        "p99": over_average[min(len(active) - 1, len(active) * 99 // 100)],
+        "min": over_average[0],
+        "maxOverLevel": max(over_share, default=0.0),
+        "minOverLevel": min(over_share, default=0.0),
+    }
+    return {name: round(value, 6) for name, value in found.items()}
 
 
 def document(pool: str, part: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +109,7 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     found = [
         f"{pool}: {part['partitions']:,} partitions on {part['workers']['active']} workers"
         + (f" ({part['workers']['draining']} draining)" if part["workers"]["draining"] else ""),
-        f"  load      {load['min']:.3f} to {load['max']:.3f} of the share"
+        f"  load      {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share"
         + (f", {len(load['giants'])} giants apart" if load["giants"] else ""),
         f"  subjects  at most {subjects['max']} of {subjects['cap']} on one worker",
         f"  moved     {moved['count']:,} partitions, {moved['fraction']:.2%} of the weight{ratio}; {moved['new']:,} new",

@@ -104,8 +104,9 @@ def _committed(plan: PlanFile, made: Made, checkout: Checkout, how: How) -> Made
     moved, load = part["moved"], part["load"]
     title = f"Plan {plan.spec.pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight)"
     body = (
-        f"{part['partitions']} partitions on {part['workers']['active']} workers, load {load['min']:.3f} to {load['max']:.3f} "
-        f"of the share, {moved['new']} new, generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
+        f"{part['partitions']} partitions on {part['workers']['active']} workers, "
+        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, {moved['new']} new, "
+        f"generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
     )
     identity = commit(checkout, f"{title}\n\n{body}\n", made.draft.tree.hashes)
     how.say(f"committed {identity[:12]}: {title}")

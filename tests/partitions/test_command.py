@@ -36,7 +36,7 @@ def test_the_report_has_a_version_and_keys_that_stay(desk: Desk) -> None:
     report = desk.report()
     assert (report["apiVersion"], report["kind"], report["version"]) == ("reconciler/v1", "PartitionReport", 1)
     part = report["pools"]["processor"]
-    assert set(part["load"]) == {"max", "mean", "p99", "min", "maxOverLevel", "giants"}
+    assert set(part["load"]) == {"max", "mean", "p99", "min", "maxOverLevel", "minOverLevel", "giants"}
     assert {"count", "weight", "fraction", "lowerBound", "ratio"} <= set(part["moved"])
     assert set(part["subjects"]) == {"max", "cap"}
     assert set(part["files"]) == {"written", "unchanged", "pruned"}
