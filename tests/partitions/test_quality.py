@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,6 +124,13 @@ def test_four_thousand_partitions_are_planned_in_no_time(slow: float) -> None:
     before = time.process_time()
     plan_locally(given, around, RULES)
     assert time.process_time() - before < slow
+
+
+def test_a_draining_worker_over_its_cap_gives_up_the_rest_whatever_the_budget() -> None:
+    given = items([UNIT] * 7, [0] * 7)
+    plan = plan_locally(given, workers(3, slots=6, draining=[0]), replace(RULES, budget=0))
+    assert int((plan.place == 0).sum()) == 6
+    assert plan.waiting == 7 * UNIT
 
 
 def test_fill_new_shed_leaves_new_workers_to_what_others_have_too_much_of() -> None:

@@ -116,7 +116,6 @@ def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...
     left = None if rules.budget is None else max(0, rules.budget - forced)
     forced += int(items.weight[draining].sum())
     waiting, left = _drain(items, workers, sheet, draining, left)
-    sheet.movable[draining] = False  # what the budget leaves there waits for the next plan
     load = sums(items.weight, sheet.place, len(workers))
     pool = int(items.weight[sheet.place == -1].sum())
     giving = find_giving(workers, replace(rules, budget=left), fixed, load, pool)
