@@ -11,6 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from reconciler.model import units
+from reconciler.render.pools_text import pool_lines
 from reconciler.render.sources_text import source_lines
 from reconciler.render.status import Condition
 from reconciler.render.values import counted, printable, show
@@ -37,6 +38,7 @@ def status_lines(document: Json, now: int) -> Iterator[Text]:
     for resource in resources:
         yield _resource_line(resource, width, now)
     yield from source_lines(document.get("sources", ()), now)
+    yield from pool_lines(document.get("pools", ()), now)
     yield Text()
     counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
     yield Text(f"Status: {counts or 'nothing declared'}")
