@@ -28,7 +28,8 @@ def test_every_measure_runs(tmp_path: Path) -> None:
     passes = ["no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory"]
     daemons = ["daemon latency", "daemon pass", "daemon memory", "daemon churn"]
     sources = ["sourcing, first message", "sourcing, ephemeral to managed", "sourcing, managed to ephemeral"]
-    subjects = ["loading", *passes, "creating", "listing", "API audit", *daemons, *sources]
+    plans = ["partition moves", "partition load", "partition plan of", "planning", "memory of planning", "manifests of"]
+    subjects = ["loading", *passes, "creating", "listing", "API audit", *daemons, *sources, *plans]
     assert [name for name in subjects if not any(line["measure"].startswith(name) for line in lines)] == []
     assert list(tmp_path.iterdir()) == []
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from reconciler.model import units
-from reconciler.render.values import counted, printable
+from reconciler.render.values import ago, counted, printable
 
 Json = Mapping[str, Any]
 
@@ -30,7 +29,7 @@ def _loaded(row: Json, now: int) -> str:
     if row["loadedAt"] is None:
         return "nothing was loaded yet"
     number = "" if row["generation"] is None else f"generation {row['generation']}, "
-    text = f"{number}loaded {units.format_age(row['loadedAt'], now)}: "
+    text = f"{number}loaded {ago(row['loadedAt'], now)}: "
     text += f"{counted(row['workers'], 'worker')}, {counted(row['subjects'], 'subject')}"
     changes = ", ".join(f"{row[name]} {name}" for name in ("moved", "new", "retired"))
     since = "" if row["before"] is None else f" since generation {row['before']}"

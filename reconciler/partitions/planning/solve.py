@@ -71,13 +71,29 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
         return first
     calm = _attempt(items, workers, replace(rules, shed=False, fill=False), group)
     best = min(calm, first, key=lambda solved: _overload(items, workers, rules, solved) + _lack(items, workers, rules, solved))
+    linked = replace(rules, chains=True)
+    settled = [
+        _settled(items, workers, rules, group, best),
+        _settled(items, workers, linked, group, best),
+        _settled(items, workers, linked, group, _swapped(items, workers, linked, best)),
+    ]
+    best = min(settled, key=lambda solved: (_overload(items, workers, rules, solved), _moved(items, solved)))
+    return replace(best, bounds=first.bounds, held_by=_held_by(items, workers, rules, best), filling=first.filling)
+
+
+def _settled(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
+    """Until neither planning again nor changing places makes it better."""
     for _ in range(_MOST_ROUNDS):
         best = _again(items, workers, rules, group, best)
         swapped = _swapped(items, workers, rules, best)
         if (swapped.place == best.place).all():
             break
         best = swapped
-    return replace(best, bounds=first.bounds, held_by=_held_by(items, workers, rules, best), filling=first.filling)
+    return best
+
+
+def _moved(items: Items, solved: Solved) -> int:
+    return int(items.weight[(solved.place != items.home) & (items.home != NEW)].sum())
 
 
 def _again(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
@@ -98,7 +114,7 @@ def _swapped(items: Items, workers: Workers, rules: Rules, best: Solved) -> Solv
         return best
     share = next(iter(best.share.values()))
     large &= items.weight > _heavy(share.weight, len(best.share))
-    place = swap(items, workers, best, np.flatnonzero(large), rules.trigger)
+    place = swap(items, workers, best, np.flatnonzero(large), rules)
     return _following(items, best, replace(best, place=place, reason=np.full(len(items), Reason.OVERLOAD, dtype=np.int8)))
 
 
@@ -251,7 +267,7 @@ def _lack(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
 def _left(items: Items, solved: Solved, budget: int | None) -> int | None:
     if budget is None:
         return None
-    return max(0, budget - int(items.weight[(solved.place != items.home) & (items.home != NEW)].sum()))
+    return max(0, budget - _moved(items, solved))
 
 
 def _following(items: Items, best: Solved, later: Solved) -> Solved:

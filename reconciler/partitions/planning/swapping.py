@@ -1,8 +1,9 @@
 """Large items that stand in each other's way change places.
 
-Where a worker is over the trigger and nobody has room for what it could give, one of its large items goes elsewhere, alone or for
-a lighter one. Of all such steps of a worker the one is taken that takes most off the sum of what is over the trigger, then the
-one that moves least; then it is looked again, from the worker that is furthest over.
+Where a worker is over the trigger and nobody has room for what it could give, a chain of items brings it under the trigger if
+chains are asked for (see `chains`). Where there is none, one of its large items goes elsewhere, alone or for a lighter one: the
+step that takes most off the sum of what is over the trigger, then the one that moves least. Then it is looked again, from the
+worker that is furthest over.
 
 Invariant: every step makes that sum smaller, so it ends; where no step can, nothing moves.
 """
@@ -13,14 +14,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from reconciler.partitions.planning.chains import Around, Link, lightest_chain
 from reconciler.partitions.planning.columns import by_rank, sums
-from reconciler.partitions.planning.model import Ints, Items, Ranks, Solved, Workers
+from reconciler.partitions.planning.model import Ints, Items, Ranks, Rules, Solved, Workers
 
 _MOST_STEPS = 1000
 _MOST_PAIRS = 10_000_000
 """Of large items and receivers: in a larger pool one item hardly matters, and looking at all of them takes long."""
 _MOST_TRIED = 20
 """Workers that are looked at before it is given up: those that are furthest over."""
+
+
+_MOST_LINKED = 1000
+"""Large items among which chains are looked for: that takes time with the square of their number."""
 
 
 class _Step(NamedTuple):
@@ -31,29 +37,42 @@ class _Step(NamedTuple):
     back: int
 
 
-def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, trigger: int) -> Ranks:
+def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, rules: Rules) -> Ranks:
     """Where everything is after all steps; `rows` are the large items of receivers that may move."""
     count = len(workers)
     place = solved.place.copy()
     if len(rows) * len(solved.share) > _MOST_PAIRS:
         return place
-    limit = by_rank(count, {rank: share.of(workers.capacity[rank], trigger) for rank, share in solved.share.items()})
+    limit = by_rank(count, {rank: share.of(workers.capacity[rank], rules.trigger) for rank, share in solved.share.items()})
     slots = np.array(workers.slots, dtype=np.int64)
     rows = items.keys.ordered(rows, np.zeros(len(rows), dtype=np.int64))
     receivers = np.array(sorted(solved.share), dtype=np.int64)
+    beside = items.pin < 0
+    beside[rows] = False
+    light = sums(items.weight[beside], place[beside], count) if rules.chains else np.zeros(count, dtype=np.int64)
     for _ in range(_MOST_STEPS):
         spare = limit - sums(items.weight, place, count)
         room = slots - sums(items.filters, place, count)
-        over = receivers[spare[receivers] < 0]
+        over = receivers[(spare + light)[receivers] < 0]
         tried = over[np.lexsort((over, spare[over]))][:_MOST_TRIED].tolist()
-        step = next((found for worker in tried if (found := _best(items, rows, place, (worker, receivers, spare, room)))), None)
-        if step is None:
+        around = Around(receivers, spare, room, light, linked=rules.chains and len(rows) <= _MOST_LINKED)
+        links = next((found for worker in tried if (found := _links(items, rows, place, worker, around))), ())
+        if not links:
             break
-        home = place[step.row]
-        place[step.row] = step.to
-        if step.back >= 0:
-            place[step.back] = home
+        for link in links:
+            place[link.row] = link.to
     return place
+
+
+def _links(items: Items, rows: Ints, place: Ranks, worker: int, around: Around) -> tuple[Link, ...]:
+    """What goes where to help one worker."""
+    if around.linked and (chain := lightest_chain(items, rows, place, worker, around)):
+        return chain
+    step = _best(items, rows, place, (worker, around.receivers, around.spare, around.room))
+    if step is None:
+        return ()
+    there = Link(step.row, step.to)
+    return (there, Link(step.back, worker)) if step.back >= 0 else (there,)
 
 
 def _best(items: Items, rows: Ints, place: Ranks, around: tuple[int, Ints, Ints, Ints]) -> _Step | None:
