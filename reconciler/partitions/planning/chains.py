@@ -4,7 +4,7 @@ Where partitions are as large as a share, a worker that is gone leaves items tha
 then is a chain of them, each lighter than the one before by at most what its worker can spare, with all its light items. Of all
 chains that bring a worker back under its limit the one is taken that moves the least weight beside what has moved already.
 
-Invariant: a chain puts nobody over the limit by more than its light items, which can go anywhere; where there is none, nothing moves.
+Invariant: a chain puts nobody over the limit by more than its light items weigh, which can go anywhere.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def drift() -> Case:
 
 
 def day(count: int, number: int) -> Case:
-    """A quarter drifts, one in a hundred is three times as heavy, one worker in fifty is gone, one drains, one in twenty is new."""
+    """Weights drift by a quarter, one in a hundred is thrice as heavy; of fifty workers one is gone, one drains; 5 % are new."""
     before = lognormal(count)
     random = np.random.default_rng(8)
     after = before * random.uniform(0.75, 1.25, count)

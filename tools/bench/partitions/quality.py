@@ -23,8 +23,9 @@ from tools.bench.partitions.parti import weighted_consistent_hash
 MOVES_LIMIT = 1.05
 LOAD_LIMIT = 1.1
 _LEAST = {99: 0.0272457, 110: 0.120270}
-"""Of the weight of the reference case, by the workers it ends with: what a plan moves at least that leaves nobody over the trigger
-(and fills new workers as ours does). From a mixed-integer program (HiGHS 1.15, closed gap) on the earlier plan made here."""
+"""Of the weight of the reference case, by the workers it ends with: what any plan moves that leaves nobody over the trigger (and
+fills new workers as ours does, but stops at the trigger, not at the target). From a mixed-integer program whose gap was closed
+(HiGHS 1.15), on the earlier plan made here."""
 
 
 @dataclass(frozen=True, slots=True)
