@@ -41,8 +41,6 @@ class Generation:
     moves: Moves = Moves()
     before: int | None = None
     """The generation that the moves are counted from."""
-    compared: bool = False
-    """Whether there was anything before."""
     held_back: str = ""
     """Why the newest files do not count; empty when they do."""
 
@@ -64,7 +62,7 @@ def _loaded(known: Generation | None, pool: Pool, number: int | None, now: int) 
         return Generation(pool.key, pool, number, now, _subjects(pool))
     if known.number == number and _same(known.pool, pool):
         return known if not known.held_back else replace(known, held_back="")
-    return Generation(pool.key, pool, number, now, _subjects(pool), moves(known.pool, pool), known.number, compared=True)
+    return Generation(pool.key, pool, number, now, _subjects(pool), moves(known.pool, pool), known.number)
 
 
 def moves(before: Pool, now: Pool) -> Moves:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.command import Command
+from tests.support.contract import STATUS, conforms
 from tests.support.daemons import Daemon, daemon
 from tests.support.rollout import WORKERS, Rows, Site, synced
 from tests.support.servers import Server
@@ -96,6 +97,7 @@ async def test_from_a_table_to_the_daemon(tmp_path: Path, server: Server) -> Non
         site.tables(104, (*WORKERS, "w-e"))
         moved = (await asyncio.to_thread(plan))["pools"]["processor"]["moved"]
         document = await running.until(lambda status: shown(status) == Rows(2, 5, 104))
+        conforms(document, STATUS)
         second = pool_of(document)
         assert second["loadedAt"] > first["loadedAt"]
         assert (second["moved"], second["new"], second["retired"], second["before"]) == (moved["count"], 4, 0, 1)
