@@ -27,6 +27,7 @@ GROUPS = {
     "latency": ["daemon latency"],
     "daemon": ["daemon pass", "daemon memory", "daemon churn"],
     "sourcing": ["sourcing, first message", "sourcing, ephemeral to managed", "sourcing, managed to ephemeral"],
+    "partitions": ["partition moves", "partition load", "partition plan of", "planning", "memory of planning", "manifests of"],
 }
 
 

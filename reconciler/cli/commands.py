@@ -26,6 +26,7 @@ COMMANDS = (
     "resume",
     "procedure",
     "consumer",
+    "partitions",
     "schema",
     "explain",
     "permissions",

@@ -197,7 +197,9 @@ class Daemon:
         state.declared = desired
         state.board.declared(desired)
         state.board.manifests(desired.revision)
+        state.board.generations(self._near.manifests.generations)
         self._tell_manifests()
+        state.telemetry.pools.declared(self._near.manifests.generations)
         if not changed:
             return
         if state.passed:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
@@ -22,7 +23,8 @@ from reconciler.errors import InvalidInput, Problem, ReconcilerError, UsageError
 from reconciler.manifests.loader import Loaded, Loader
 from reconciler.manifests.source import STDIN, SourceFile, SourceTree, collect
 from reconciler.model.desired import Desired
-from reconciler.model.identity import owner_name
+from reconciler.model.generation import Generation, following
+from reconciler.model.identity import Key, owner_name
 
 POLL = 2.0
 SETTLE = 0.5
@@ -66,6 +68,7 @@ class Manifests:
         self._on_problems = on_problems
         self._on_loaded = on_loaded
         self._loaded: Loaded | None = None
+        self._generations: Mapping[Key, Generation] = {}
         self._problems: tuple[Problem, ...] = ()
         self._hurried = asyncio.Event()
 
@@ -78,6 +81,11 @@ class Manifests:
     def warnings(self) -> tuple[Problem, ...]:
         """What is odd about the last good set."""
         return self._in_force().warnings
+
+    @property
+    def generations(self) -> Mapping[Key, Generation]:
+        """What was last loaded whole of each worker pool, and what it moved."""
+        return self._generations
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -133,6 +141,7 @@ class Manifests:
         found = self._reader.found
         before, self._loaded = self._loaded, found.loaded
         told, self._problems = self._problems, found.problems
+        self._generations = found.generations
         if found.loaded is None:
             return False
         if found.problems != told:
@@ -150,6 +159,7 @@ class Manifests:
 class _Found(NamedTuple):
     loaded: Loaded | None
     problems: tuple[Problem, ...]
+    generations: Mapping[Key, Generation]
 
 
 class _View(NamedTuple):
@@ -179,7 +189,7 @@ class _Reader:
     def __init__(
         self, paths: Sequence[str], env: str | None, monotonic: Callable[[], float], owner: Callable[[str, str], str]
     ) -> None:
-        self.found = _Found(None, ())
+        self.found = _Found(None, (), {})
         self._paths = tuple(paths)
         self._plain = frozenset(map(os.path.abspath, paths))
         self._env = env
@@ -187,6 +197,7 @@ class _Reader:
         self._loader = Loader(owner)
         self._turn = threading.Lock()
         self._loaded: Loaded | None = None
+        self._generations: Mapping[Key, Generation] = {}
         self._judged: SourceTree | None = None
         self._refused: tuple[Problem, ...] = ()
         self._moving: _Moving | None = None
@@ -214,7 +225,7 @@ class _Reader:
                     break
                 view = after
             problems = self._moving.problems if self._moving else ()
-            self.found = _Found(self._loaded, problems or self._refused)
+            self.found = _Found(self._loaded, problems or self._refused, self._generations)
 
     def _view(self) -> _View:
         began = self._monotonic()
@@ -269,6 +280,9 @@ class _Reader:
             if after.tree != view.tree:
                 return after
         self._judged, self._refused, self._moving = view.tree, problems, None
+        if loaded is not None and (self._loaded is None or loaded.desired is not self._loaded.desired):
+            # here, in the thread: comparing a million subjects takes a second
+            self._generations = following(self._generations, loaded.desired, time.time_ns())
         self._loaded = loaded or self._loaded
         return None
 

@@ -6,7 +6,7 @@ Invariant: what is built depends on the documents alone, never on the order of f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from reconciler.errors import InvalidInput, Problem
@@ -14,7 +14,7 @@ from reconciler.manifests import policy
 from reconciler.manifests.compile import Compiled, Context
 from reconciler.manifests.crosscheck import Declarations, crosscheck
 from reconciler.manifests.findings import Fault, Finding, warning
-from reconciler.manifests.generated import HeldBack
+from reconciler.manifests.generated import HeldBack, Whole
 from reconciler.manifests.pools import Assignment, assemble
 from reconciler.manifests.positions import Positions
 from reconciler.manifests.suggest import quoted
@@ -39,6 +39,7 @@ class Inputs:
     problems: tuple[Problem, ...]
     context: Context
     held_back: tuple[HeldBack, ...]
+    whole: tuple[Whole, ...] = ()
 
 
 def build(inputs: Inputs, positions: Positions) -> Loaded:
@@ -60,7 +61,13 @@ def build(inputs: Inputs, positions: Positions) -> Loaded:
     problems += positions.resolve(faults)
     if any(problem.severity == "error" for problem in problems):
         raise InvalidInput(tuple(sorted(problems)))
-    return Loaded(_desired(inputs.context, resources, pools, held_back), tuple(sorted(problems)))
+    return Loaded(
+        replace(
+            _desired(inputs.context, resources, pools, held_back),
+            generations=MappingProxyType(_generations(inputs.whole, declared_pools)),
+        ),
+        tuple(sorted(problems)),
+    )
 
 
 def _desired(
@@ -87,6 +94,13 @@ def _held_back(held_back: Iterable[HeldBack], declared: Iterable[Key]) -> dict[K
     """By the key of the pool; an index knows only its name."""
     keys = {key.name: key for key in declared}
     return {keys.get(held.pool, Key("WorkerPool", held.pool)): held.reason for held in held_back}
+
+
+def _generations(whole: Iterable[Whole], declared: Iterable[Key]) -> dict[Key, int]:
+    """By the key of the pool; of several indexes of one pool the highest."""
+    keys = {key.name: key for key in declared}
+    found = sorted(((keys.get(one.pool), one.generation) for one in whole if one.pool in keys), key=lambda one: one[1])
+    return {key: generation for key, generation in found if key is not None}
 
 
 def _unmanaged(results: Iterable[Compiled]) -> dict[Key, tuple[str, ...]]:

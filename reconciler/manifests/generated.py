@@ -28,12 +28,21 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """A pool all of whose generated files are there, and which generation they are."""
+
+    pool: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The files that count, indexes included, and what was found on the way."""
 
     files: tuple[SourceFile, ...]
     held_back: tuple[HeldBack, ...]
     problems: tuple[Problem, ...]
+    whole: tuple[Whole, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,7 @@ class _Index:
     """One AssignmentIndex: the files of one pool, by their path as shown to the user."""
 
     pool: str
+    generation: int
     directory: str
     hashes: dict[str, str]
 
@@ -61,6 +71,7 @@ def select(files: Sequence[SourceFile], indexes: Iterable[Document], sha256: Cal
     read = [index for document in indexes if (index := _read_index(document, problems))]
     by_path = {file.path: file for file in files}
     held_back: list[HeldBack] = []
+    whole: list[Whole] = []
     counted: set[str] = set()
     listed: set[str] = set()
     for index in read:
@@ -69,6 +80,7 @@ def select(files: Sequence[SourceFile], indexes: Iterable[Document], sha256: Cal
         if reason:
             held_back.append(HeldBack(index.pool, reason))
         else:
+            whole.append(Whole(index.pool, index.generation))
             counted.update(index.hashes)
     understood = {index.directory for index in read}
     selected: list[SourceFile] = []
@@ -80,7 +92,7 @@ def select(files: Sequence[SourceFile], indexes: Iterable[Document], sha256: Cal
             index_path = posixpath.join(directory, INDEX_NAME)
             message = f"this file does not count: {index_path} does not list it"
             problems.append(Problem(file.path, 1, 1, "not-in-index", message, severity="warning"))
-    return Selection(tuple(selected), tuple(held_back), tuple(problems))
+    return Selection(tuple(selected), tuple(held_back), tuple(problems), tuple(whole))
 
 
 def _silent(files: Iterable[SourceFile], indexes: Iterable[Document]) -> Iterator[Problem]:
@@ -131,6 +143,7 @@ def _read_index(document: Document, problems: list[Problem]) -> _Index | None:
     if not isinstance(files, list):
         wrong("a list of {path, sha256} is needed, be it empty", "spec", "files")
         return None
+    generation = spec.get("generation") if isinstance(spec, dict) else None
     directory = posixpath.dirname(document.location.file)
     hashes: dict[str, str] = {}
     for number, entry in enumerate(files):
@@ -140,7 +153,7 @@ def _read_index(document: Document, problems: list[Problem]) -> _Index | None:
             wrong(fault or f'"{entry["path"]}" is listed twice', "spec", "files", number)
             return None
         hashes[path] = entry["sha256"]
-    return _Index(pool, directory, hashes)
+    return _Index(pool, generation if isinstance(generation, int) else 0, directory, hashes)
 
 
 def _entry_fault(entry: object) -> str:

@@ -76,7 +76,7 @@ class Loader:
         context, refusal = _context(_of_kind("Environment", settings), policies, env)
         compiled = self._parser.parse(selection.files, context)
         problems = (*tree.problems, *refusal, *selection.problems, *compiled.problems, *_several(policies))
-        return Inputs(compiled.results, problems, context, selection.held_back), selection
+        return Inputs(compiled.results, problems, context, selection.held_back, selection.whole), selection
 
 
 def _context(

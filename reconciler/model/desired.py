@@ -75,6 +75,8 @@ class Desired:
     governance: Governance = field(default_factory=Governance)
     held_back: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
     """Pools whose files are incomplete, with the reason: left as they are."""
+    generations: Mapping[Key, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Which plan wrote the files of a pool, where they are generated, and all there."""
     pools: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Worker pools (validated documents, by name); reconciled as one key each."""
     durables: Mapping[Key, Durable] = field(default_factory=lambda: MappingProxyType({}))

@@ -198,7 +198,7 @@ class Board(Surroundings):
             "resources": [self._resource(key) for key in keys],
             "cursor": cursor,
             "sources": self.sources(),
-            "pools": [],
+            "pools": self.pools(),
             "procedures": list(self._standing.procedures()),
             "events": list(events),
         }

@@ -119,6 +119,11 @@ class Metrics:
         self.manifests = self._gauge("manifests", "Resources declared by the manifests in use", "kind")
         for metric in (self.drift, self.fights, self.retries, self.backoff, self.manifests):
             _preset(metric, KINDS)
+        self.pools_loaded = self._counter("pool_generations_loaded", "Generations of worker pools that were loaded whole")
+        help_ = "Subjects of worker pools that had another worker in the generation loaded before"
+        self.pool_moves = self._counter("pool_subjects_moved", help_)
+        help_ = "Worker pools whose newest files are not what their index says, so that what was loaded before stays"
+        self.pools_held_back = self._gauge("pools_held_back", help_)
         self.reload_ok = self._gauge("config_last_reload_successful", "Whether the newest manifests are valid, and in use")
         self.reload_time = self._gauge("config_last_reload_success_timestamp_seconds", "When manifests were last taken into use")
 

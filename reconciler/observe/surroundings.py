@@ -12,8 +12,11 @@ from typing import Any
 from reconciler.errors import Problem
 from reconciler.jetstream.settings import redact
 from reconciler.model import units
+from reconciler.model.generation import Generation
+from reconciler.model.identity import Key
 from reconciler.model.live import Server
 from reconciler.model.source_health import SourceState
+from reconciler.observe.pools import pool_rows
 from reconciler.observe.telemetry import PassReport
 from reconciler.plan.change import Reason
 
@@ -50,6 +53,7 @@ class Surroundings:
         self._passes: dict[str, Json] = {}
         self._sources: list[Json] = []
         self._sources_unseen = ""
+        self._generations: Mapping[Key, Generation] = {}
 
     def connection(self, connected: bool, server_url: str) -> None:  # noqa: FBT001 - as connections tell it
         """NATS is there, or has gone."""
@@ -69,6 +73,14 @@ class Surroundings:
         loaded = all(problem["severity"] != "error" for problem in found)
         loaded_at = units.format_time(self.now()) if loaded else self._manifests["loadedAt"]
         self._manifests = {"revision": revision, "problems": found[:_PROBLEMS], "loadedAt": loaded_at}
+
+    def generations(self, known: Mapping[Key, Generation]) -> None:
+        """What was last loaded whole of each worker pool."""
+        self._generations = known
+
+    def pools(self) -> list[Json]:
+        """The worker pools as they are shown."""
+        return pool_rows(self._generations.values())
 
     def audit(self, state: str, rate: float) -> None:
         """Whether we hear who changes things (on, off, shed, denied), and how many messages a second that takes."""

@@ -19,6 +19,7 @@ from reconciler.model import units
 from reconciler.model.identity import KINDS, Key
 from reconciler.observe.events import Event, Events
 from reconciler.observe.metrics import ACTIONS, REFUSALS, STATES, Metrics, by_kind, refusal_label, set_all, state_label
+from reconciler.observe.pools import PoolNews
 from reconciler.observe.source_news import SourceNews
 from reconciler.observe.wording import SHOWN, Fields, author_fields, change_fields, filled, problem_fields
 from reconciler.plan.change import Author, Change
@@ -83,6 +84,7 @@ class Telemetry:
         self._connections = 0
         self._audit = ""
         self.sources = SourceNews(metrics, self._log, self._tell)
+        self.pools = PoolNews(metrics, self._log, self._tell)
 
     def render(self) -> bytes:
         """The metrics in the Prometheus text format."""

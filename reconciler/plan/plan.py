@@ -131,7 +131,9 @@ def _pools(scene: Scene, part: Part) -> Iterator[Change]:
         if not (part.everything or pool.stream in part.touched):
             continue
         reason = Reason(
-            "unsupported", "worker pools are validated, but this version does not reconcile them", "declare Consumers"
+            "unsupported",
+            "worker pools are loaded and shown, but this version does not reconcile them",
+            "declare Consumers for what has to run; `status` shows each generation and what it moves",
         )
         yield Change(key=pool.key, action=Action.BLOCKED, cause=Cause.MISSING, reasons=(reason,), wanted=Action.CREATE)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.text import Text
 
-from reconciler.model import units
+from reconciler.render.pools_text import pool_lines
 from reconciler.render.sources_text import source_lines
 from reconciler.render.status import Condition
-from reconciler.render.values import counted, printable, show
+from reconciler.render.values import ago, counted, printable, show
 
 Json = Mapping[str, Any]
 
@@ -37,6 +37,7 @@ def status_lines(document: Json, now: int) -> Iterator[Text]:
     for resource in resources:
         yield _resource_line(resource, width, now)
     yield from source_lines(document.get("sources", ()), now)
+    yield from pool_lines(document.get("pools", ()), now)
     yield Text()
     counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
     yield Text(f"Status: {counts or 'nothing declared'}")
@@ -45,10 +46,10 @@ def status_lines(document: Json, now: int) -> Iterator[Text]:
 def daemon_lines(document: Json, now: int) -> Iterator[Text]:
     """What a daemon has to say beyond its resources: who it is, what it works from, and what stands in its way."""
     process, manifests = document["process"], document["manifests"]
-    since = _ago(process["startedAt"], now)
+    since = ago(process["startedAt"], now)
     who = f"{process['host']} (pid {process['pid']}, version {process['version']}), started {since}"
     yield Text(f"Daemon: {printable(who)}", style="dim")
-    loaded = f", loaded {_ago(manifests['loadedAt'], now)}" if manifests["loadedAt"] else ""
+    loaded = f", loaded {ago(manifests['loadedAt'], now)}" if manifests["loadedAt"] else ""
     yield Text(f"Manifests: {printable(manifests['revision']) or '(no revision)'}{loaded}", style="dim")
     yield Text(f"Writer: {printable(document['leader'] or '') or 'nobody holds the lease'}", style="dim")
     yield from _mode(document.get("mode", {}))
@@ -111,7 +112,7 @@ def _drift(drift: Json | None, now: int) -> str:
     user = f" (user {printable(drift['user'])})" if drift.get("user") else ""
     author = f" by {printable(drift['client'] or '') or 'an unnamed client'}{user}" if drift.get("client") or user else ""
     repaired = ", repaired" if drift.get("repairedAt") else ""
-    return f"drifted {_ago(drift['at'], now)}: {fields}{author}{repaired}"
+    return f"drifted {ago(drift['at'], now)}: {fields}{author}{repaired}"
 
 
 def _fight(fight: Json | None) -> str:
@@ -121,17 +122,8 @@ def _fight(fight: Json | None) -> str:
 
 
 def _procedure_line(procedure: Json, now: int) -> Text:
-    begun = f", since {_ago(procedure['since'], now).removesuffix(' ago')}" if procedure.get("since") else ""
+    begun = f", since {ago(procedure['since'], now).removesuffix(' ago')}" if procedure.get("since") else ""
     state = procedure.get("state", "running")
     style = "magenta" if state in ("running", "aborting", "journaled") else "bold red"
     line = Text.assemble((f"{state:<11}", style), f"  {printable(procedure['key'])}  ")
     return line.append(f"{printable(procedure['message'])}{begun}", style="dim")
-
-
-def _ago(moment: str, now: int) -> str:
-    """`12 s ago`, `3 h ago`; another clock may be a little ahead of ours."""
-    seconds = max(0, now - units.parse_time(moment)) // units.SECOND
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"

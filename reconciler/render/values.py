@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.model import units
+
 _PLAIN = re.compile(r"[A-Za-z_$/][\w$*>./@+=~%µ: -]*|(?!0[xob])(?:\d+[A-Za-zµ]+)+")
 """Words, subjects and quantities such as 1h30m; whatever else begins with a digit or a sign could be read as something else."""
 _NOT_TEXT = re.compile(r"(?i:true|false|null|yes|no|on|off|y|n)")
@@ -19,6 +21,15 @@ _BYTE, _BMP = 0xFF, 0xFFFF
 def counted(number: int, noun: str) -> str:
     """`1 message`, `2 messages`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def ago(moment: str, now: int) -> str:
+    """`12 s ago`, `3 h ago`; another clock may be a little ahead of ours."""
+    seconds = max(0, now - units.parse_time(moment)) // units.SECOND
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
 
 
 def printable(text: str) -> str:

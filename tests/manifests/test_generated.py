@@ -73,6 +73,7 @@ def test_a_complete_pool_counts(tree: Generated) -> None:
     selection = tree.select()
     assert tree.names(selection) == sorted(ALL, key=lambda name: name.split("/"))
     assert (selection.held_back, selection.problems) == ((), ())
+    assert [whole.pool for whole in selection.whole] == ["p", "q"]
 
 
 def test_a_tree_without_an_index_is_left_alone(tmp_path: Path) -> None:
@@ -96,6 +97,7 @@ def test_a_missing_file_holds_back_its_pool_only(tree: Generated) -> None:
     (tree.root / "p/3f/worker-0.yaml").unlink()
     selection = tree.select()
     assert selection.held_back == (HeldBack("p", f"{tree.root}/p/3f/worker-0.yaml: missing"),)
+    assert [whole.pool for whole in selection.whole] == ["q"]
     assert sorted(tree.names(selection)) == sorted(WITHOUT_P)
     assert selection.problems == ()
 

@@ -1,7 +1,8 @@
 """Runs every measure; one line of JSON each on stdout, progress on stderr, exit code 1 when a limit does not hold.
 
     python -m tools.bench             everything, some forty minutes
-    python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon, sourcing
+    python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon, sourcing,
+                                      partitions
     QUICK=1 python -m tools.bench     small sizes, where ratios still say something
     QUICK=tiny python -m tools.bench  only proves that every measure runs; nothing is judged by its speed
 
@@ -27,6 +28,9 @@ from tools.bench.loading import loading
 from tools.bench.measure import FULL, QUICK, TINY, Measure, Sizes, tell
 from tools.bench.memory import memory
 from tools.bench.noop_pass import AUDITED_UP_TO, NoopPass
+from tools.bench.partitions.kafka import kafka
+from tools.bench.partitions.quality import quality
+from tools.bench.partitions.speed import speed
 from tools.bench.sourcing import sourcing
 from tools.bench.workload import connected, documents, fill, write_by_stream
 
@@ -59,6 +63,7 @@ def _all(sizes: Sizes, scratch: Path, wanted: frozenset[str] = frozenset()) -> I
         "latency": _latency,
         "daemon": _daemon,
         "sourcing": _sourcing,
+        "partitions": _partitions,
     }
     if unknown := wanted - groups.keys():
         sys.exit(f"bench: no such group: {', '.join(sorted(unknown))} (there are {', '.join(groups)})")
@@ -121,6 +126,13 @@ def _sourcing(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
         measures = sourcing(server.url, scratch / "manifests", sizes.rounds)
         while (measure := runner.run(anext(measures, None))) is not None:
             yield measure
+
+
+def _partitions(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    (partitions, count), *_ = sizes.plans
+    yield from quality(sizes.plans, partitions)
+    yield from speed(scratch / "manifests", partitions, count, sizes.rounds)
+    yield from kafka(scratch / "kafka", partitions, (count, count + count // 20), sizes.rounds)
 
 
 async def _noop_passes(server: Server, manifests: Path, sizes: Sizes, consumers: int) -> list[Measure]:

@@ -33,6 +33,8 @@ class Sizes:
     """By others, to be repaired by a daemon."""
     churn: float
     """Seconds for which others change what a daemon keeps."""
+    plans: tuple[tuple[int, int], ...]
+    """Partitions and workers of the large plans; speed is measured with the first."""
 
 
 FULL = Sizes(
@@ -45,11 +47,32 @@ FULL = Sizes(
     filters=500,
     edits=200,
     churn=600.0,
+    plans=((1_000_000, 2_000), (10_000_000, 10_000)),
 )
 QUICK = Sizes(
-    consumers=(2_000,), streams=20, rounds=3, creates=1_000, documents=2_000, filtered=300, filters=500, edits=200, churn=20.0
+    consumers=(2_000,),
+    streams=20,
+    rounds=3,
+    creates=1_000,
+    documents=2_000,
+    filtered=300,
+    filters=500,
+    edits=200,
+    churn=20.0,
+    plans=((100_000, 200),),
 )
-TINY = Sizes(consumers=(300,), streams=3, rounds=1, creates=64, documents=200, filtered=8, filters=50, edits=10, churn=2.0)
+TINY = Sizes(
+    consumers=(300,),
+    streams=3,
+    rounds=1,
+    creates=64,
+    documents=200,
+    filtered=8,
+    filters=50,
+    edits=10,
+    churn=2.0,
+    plans=((20_000, 40),),
+)
 """Proves that every measure still runs; its figures mean nothing."""
 
 

@@ -46,7 +46,7 @@ def memory(url: str, manifests: Path, consumers: int) -> Measure:
 async def _passes(url: str, manifests: str) -> dict[str, float]:
     """Each pass is made while the one before is still known, as in the daemon."""
     desired = Loader().load([manifests]).desired
-    after_loading = _peak()
+    after_loading = peak()
     known = NO_MEMORY
     async with connected(url) as apis:
         reader = ports(apis).reader
@@ -56,10 +56,10 @@ async def _passes(url: str, manifests: str) -> dict[str, float]:
                 msg = f"this should be a no-op: {planned.plan.summary}"
                 raise RuntimeError(msg)
             known = remember(known, planned.live, Rules().owner)
-    return {"after_loading": after_loading, "peak": _peak()}
+    return {"after_loading": after_loading, "peak": peak()}
 
 
-def _peak() -> float:
+def peak() -> float:
     """Megabytes of this process; `ru_maxrss` is the second choice, since it survives `exec` and so counts the parent's."""
     status = Path("/proc/self/status")
     if status.exists():

@@ -71,6 +71,17 @@ def _plan(change: Schema) -> Schema:
 
 PLAN = _plan(_CHANGE)
 APPLIED = _plan(_APPLIED)
+_POOL = _object(
+    {
+        "pool": TEXT,
+        "key": KEY,
+        "generation": _or_null(COUNT),
+        "loadedAt": _or_null(TEXT),
+        **dict.fromkeys(["workers", "subjects", "moved", "new", "retired"], COUNT),
+        "before": _or_null(COUNT),
+        "heldBack": _or_null(TEXT),
+    }
+)
 STATUS = _object(
     {
         "apiVersion": {"const": "reconciler/v1"},
@@ -87,7 +98,7 @@ STATUS = _object(
             )
         ),
         "sources": {"type": "array"},
-        "pools": {"type": "array"},
+        "pools": _list(_POOL),
         "procedures": {"type": "array"},
     }
 )

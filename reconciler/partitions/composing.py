@@ -1,0 +1,137 @@
+"""A plan → everything that is written of it, while nothing is written yet.
+
+Invariant: what does not change is not written; when no manifest changes, nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from reconciler.partitions import gates, report
+from reconciler.partitions.gathering import Gathered
+from reconciler.partitions.output.index import files_digest
+from reconciler.partitions.output.previous import ASSIGNMENT, MOVES, PLAN_DIRECTORY, REPORT, rows_digest
+from reconciler.partitions.output.render import Moved, Tree, assignment_table, elsewhere, in_order, moves_table, parquet, render
+from reconciler.partitions.output.text import INDEX_NAME, index_text
+from reconciler.partitions.planning.model import NEW
+from reconciler.partitions.planning.planner import Plan
+from reconciler.partitions.spec import PartitionPlanSpec
+
+_OURS = b"apiVersion: reconciler/v1\nkind: WorkerAssignment\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a plan comes to, in files and tables."""
+
+    plan: Plan
+    tree: Tree
+    assignment: pa.Table
+    moves: pa.Table
+    changed: tuple[str, ...]
+    """Files whose bytes are not what the index says, or which somebody else has put where ours go."""
+    written: Mapping[str, bytes]
+    """Manifests that are new or different."""
+    gone: tuple[str, ...]
+    """Files that are deleted."""
+    generation: int
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.written or self.gone) or self.changed != ()
+
+
+def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: Plan, *, prune: bool) -> Draft:
+    """Renders the plan and compares it with what is there."""
+    partitions, workers, index = gathered.partitions, gathered.workers, gathered.index
+    rows = in_order(partitions, plan.place)
+    assignment = assignment_table(partitions, workers, plan.place, rows)
+    tree = render(spec.pool, spec.domain, workers, assignment)
+    moved = Moved(elsewhere(plan.place, gathered.items.home, rows), gathered.source)
+    moves = moves_table(partitions, workers, plan.place, plan.reason, moved)
+    changed = (*gathered.edited, *_not_ours(output, [path for path in tree.files if path not in index.files]))
+    written = {path: data for path, data in tree.files.items() if index.files.get(path) != tree.hashes[path] or path in changed}
+    gone = tuple(_prunable(output, gathered, tree, spec.pool)) if prune else ()
+    different = tree.hashes != index.files
+    return Draft(plan, tree, assignment, moves, changed, written, gone, index.generation + different)
+
+
+def measured(gathered: Gathered, made: Draft) -> gates.Measured:
+    """What the gates look at."""
+    items, workers, plan = gathered.items, gathered.workers, made.plan
+    moved = (plan.place != items.home) & (items.home != NEW)
+    files = made.tree.files
+    largest = max(files, key=lambda path: (len(files[path]), path), default="")
+    receiving = {name for name, active in zip(workers.names, workers.active, strict=True) if active}
+    return gates.Measured(
+        partitions=len(items),
+        partitions_before=len(gathered.previous),
+        weight=int(items.weight.sum()),
+        moved=int(items.weight[moved].sum()),
+        forced=plan.bounds.forced,
+        active=len(receiving),
+        workers_before=len(gathered.previous.workers),
+        workers_removed=len(gathered.previous.workers - receiving),
+        largest_manifest=(largest, len(files.get(largest, b""))),
+        edited=made.changed,
+    )
+
+
+def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts: tuple[gates.Verdict, ...]) -> dict[str, Any]:
+    """The report, but for the seconds."""
+    files = {"written": len(made.written), "unchanged": len(made.tree.files) - len(made.written), "pruned": len(made.gone)}
+    part = report.pool_part(gathered.items, gathered.workers, made.plan) | {"files": files}
+    more = {
+        "plan": f"sha256:{files_digest(made.tree.hashes)}",
+        "changed": made.differs,
+        "generation": made.generation,
+        "previous": gathered.previous.source,
+        "gates": [
+            {"gate": verdict.gate, "passed": verdict.passed, "forced": verdict.forced, "message": verdict.message}
+            for verdict in verdicts
+        ],
+        "staged": {
+            "waiting": report.in_units(made.plan.waiting),
+            "filling": [gathered.workers.names[rank] for rank in sorted(made.plan.filling)],
+        },
+        "digests": {"files": files_digest(made.tree.hashes), "assignment": rows_digest(made.assignment)},
+    }
+    return report.document(spec.pool, part, more)
+
+
+def all_files(spec: PartitionPlanSpec, made: Draft, document: Mapping[str, Any]) -> dict[str, bytes]:
+    """Every file to write, below the output."""
+    if not made.differs:
+        return {}
+    return {
+        **made.written,
+        INDEX_NAME: index_text(spec.pool, made.generation, made.tree.hashes),
+        f"{PLAN_DIRECTORY}/{ASSIGNMENT}": parquet(made.assignment),
+        f"{PLAN_DIRECTORY}/{MOVES}": parquet(made.moves),
+        f"{PLAN_DIRECTORY}/{REPORT}": orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n",
+        f"{PLAN_DIRECTORY}/.gitignore": b"*\n",
+    }
+
+
+def _not_ours(output: Path, paths: list[str]) -> list[str]:
+    """Files that stand where ours would go, are in no index, and were not written by a planner."""
+    return [path for path in paths if (output / path).exists() and not _is_ours(output / path)]
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and path.read_bytes().startswith(_OURS)
+
+
+def _prunable(output: Path, gathered: Gathered, tree: Tree, pool: str) -> list[str]:
+    """Files of workers that are gone: listed before, or left over from earlier runs."""
+    of_pool = f'  pool: "{pool}"\n'.encode()
+    left = [path for path in output.glob("w-*.yaml") if _is_ours(path) and of_pool in path.read_bytes()]
+    candidates = {*gathered.index.files, *(path.name for path in left)}
+    return sorted(path for path in candidates - set(tree.files) if (output / path).is_file())

@@ -1,0 +1,111 @@
+"""Everything a plan is made from, read and checked: tables, the plan before, and what the manifests say.
+
+Invariant: nothing is planned before all of it is known to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconciler.errors import UsageError
+from reconciler.partitions.output.index import Index, edited, read_index
+from reconciler.partitions.output.previous import read_previous
+from reconciler.partitions.plan_file import PlanFile
+from reconciler.partitions.planning.keys import Keys
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, Ranks, Rules, Workers
+from reconciler.partitions.pools import look_around
+from reconciler.partitions.reading.earlier import read_earlier
+from reconciler.partitions.reading.inputs import NOTHING, Partitions, Previous
+from reconciler.partitions.reading.partitions import read_partitions
+from reconciler.partitions.reading.tables import LOCAL_FORMATS, open_table
+from reconciler.partitions.reading.workers import read_workers, with_fresh
+from reconciler.partitions.spec import PartitionPlanSpec, Table, ppm
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What goes into a plan."""
+
+    partitions: Partitions
+    workers: Workers
+    items: Items
+    rules: Rules
+    previous: Previous
+    source: pa.Array
+    """The name of each partition's worker before; null for what is new."""
+    index: Index
+    edited: tuple[str, ...]
+
+
+def output_of(plan: PlanFile) -> Path:
+    """Where the tree goes."""
+    if "://" in plan.spec.output:
+        msg = f"output {plan.spec.output}: a tree is exchanged in one step, which an object store cannot do; give a directory"
+        raise UsageError(msg)
+    return plan.directory / plan.spec.output
+
+
+def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
+    """Reads it all; `lap` is told when a part is done."""
+    spec, output = plan.spec, output_of(plan)
+    for name, table in (("partitions", spec.partitions), ("workers", spec.workers)):
+        _local_only(name, table)
+    neighbours = look_around(plan)
+    found = read_workers(open_table(plan, "workers", spec.workers), spec)
+    partitions = read_partitions(open_table(plan, "partitions", spec.partitions), spec, found)
+    neighbours.refuse_collisions(partitions.subject)
+    lap("read", f"read {len(partitions):,} partitions and {len(found.workers)} workers")
+    index = read_index(output, spec.pool)
+    changed = edited(output, index)
+    previous = _previous(plan, output, index, changed)
+    lap("previous", f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})")
+    workers = with_fresh(found, previous.workers, previous.filling)
+    home, source = _homes(partitions, workers, previous)
+    ones = np.ones(len(partitions), dtype=np.int64)
+    items = Items(Keys(partitions.subject), partitions.weight, ones, home, partitions.pin, partitions.zone)
+    return Gathered(partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed))
+
+
+def _local_only(name: str, table: Table) -> None:
+    if table.format not in LOCAL_FORMATS:
+        msg = (
+            f"{name}: format {table.format} is read by Spark, {' and '.join(LOCAL_FORMATS)} by every planner: "
+            "pip install 'jetstream-reconciler[spark]'"
+        )
+        raise UsageError(msg)
+
+
+def _rules(spec: PartitionPlanSpec, partitions: Partitions) -> Rules:
+    balance = spec.balance
+    weight = int(partitions.weight.sum())
+    budget = None if balance.max_moved is None else weight * ppm(balance.max_moved) // 1_000_000
+    return Rules(ppm(balance.trigger), ppm(balance.target), balance.fill_new == "average", budget, spec.zones)
+
+
+def _previous(plan: PlanFile, output: Path, index: Index, changed: list[str]) -> Previous:
+    given = plan.spec.previous
+    if given == "none":
+        return NOTHING
+    if given == "auto":
+        return read_previous(output, index, changed)
+    _local_only("previous", given)
+    return read_earlier(
+        open_table(plan, "previous", given), (given.columns.subject or "subject", given.columns.worker or "worker")
+    )
+
+
+def _homes(partitions: Partitions, workers: Workers, previous: Previous) -> tuple[Ranks, pa.Array]:
+    """The rank of each partition's worker before, and its name."""
+    if not len(previous):
+        return np.full(len(partitions), NEW, dtype=np.int32), pa.nulls(len(partitions), pa.string())
+    source = previous.worker.take(pc.index_in(partitions.subject, value_set=previous.subject))
+    ranks = pc.index_in(source, value_set=pa.array(workers.names, pa.string()))
+    home: Ranks = pc.fill_null(ranks, ABSENT).to_numpy(zero_copy_only=False).astype(np.int32)
+    home[source.is_null().to_numpy(zero_copy_only=False)] = NEW
+    return home, source

@@ -1,0 +1,1 @@
+"""Plan → files, tables, report, commit."""

@@ -1,0 +1,96 @@
+"""Where everything was: from the table beside the manifests when it fits them, else from the manifests themselves.
+
+Invariant: the table is a cache. It counts only when the report beside it names the very files of the index and the very rows
+of the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from reconciler.errors import InvalidInput, Problem
+from reconciler.manifests.texts import cut, parse_text
+from reconciler.model.pool import WorkerAssignmentSpec
+from reconciler.partitions.output.index import Index
+from reconciler.partitions.reading.inputs import NOTHING, Previous
+
+PLAN_DIRECTORY = "_plan"
+ASSIGNMENT, MOVES, REPORT = "assignment.parquet", "moves.parquet", "report.json"
+
+
+def rows_digest(table: pa.Table) -> str:
+    """Of the rows of an assignment, in the order of worker and subject."""
+    digest = hashlib.sha256()
+    for batch in table.to_batches(max_chunksize=65536):
+        columns = [batch.column(name).to_pylist() for name in ("subject", "worker", "weight", "unit")]
+        lines = (f"{subject}\t{worker}\t{weight}\t{unit or ''}\n" for subject, worker, weight, unit in zip(*columns, strict=True))
+        digest.update("".join(lines).encode())
+    return digest.hexdigest()
+
+
+def read_previous(output: Path, index: Index, changed: list[str]) -> Previous:
+    """The plan that stands in the output; `changed` are listed files that are not what they should be."""
+    if not index.files:
+        return NOTHING
+    report = _report(output, index)
+    filling = frozenset(report.get("staged", {}).get("filling", ()))
+    table = None if changed else _table(output, report)
+    if table is not None:
+        workers = frozenset(path.removeprefix("w-").removesuffix(".yaml") for path in index.files)
+        return Previous(_column(table, "subject"), _column(table, "worker"), workers, filling, "table")
+    listed = [_assignment(output / path, tolerant=path in changed) for path in sorted(index.files)]
+    subjects = [subject for _, some in listed for subject in some]
+    names = [worker for worker, some in listed for _ in some]
+    workers = frozenset(worker for worker, _ in listed if worker)
+    return Previous(pa.array(subjects, pa.string()), pa.array(names, pa.string()), workers, filling, "manifests")
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else column.chunk(0)
+
+
+def _report(output: Path, index: Index) -> dict[str, Any]:
+    """The report of the plan that the index is of; of any other, nothing."""
+    try:
+        found = orjson.loads((output / PLAN_DIRECTORY / REPORT).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    digests = found.get("digests") if isinstance(found, dict) else None
+    return found if isinstance(digests, dict) and digests.get("files") == index.digest else {}
+
+
+def _table(output: Path, report: dict[str, Any]) -> pa.Table | None:
+    path = output / PLAN_DIRECTORY / ASSIGNMENT
+    if not report or not path.is_file():
+        return None
+    try:
+        table = pq.read_table(path, columns=["subject", "worker", "weight", "unit"])
+    except (pa.ArrowInvalid, OSError):  # damaged: a cache may be
+        return None
+    return table if rows_digest(table) == report["digests"].get("assignment") else None
+
+
+def _assignment(path: Path, *, tolerant: bool) -> tuple[str, list[str]]:
+    """The worker and the subjects of a file; one that somebody edited may say anything, or be gone."""
+    if tolerant and not path.is_file():
+        return "", []
+    parsed = [parse_text(text) for text in cut(str(path), path.read_bytes())]
+    documents = [document for part in parsed for document in part.documents]
+    spec = documents[0].value.get("spec") if len(documents) == 1 else None
+    try:
+        found = WorkerAssignmentSpec.model_validate(spec)
+    except ValidationError as error:
+        if tolerant:
+            return "", []
+        problems = tuple(problem for part in parsed for problem in part.problems)
+        message = "one WorkerAssignment is expected here"
+        raise InvalidInput(problems or (Problem(str(path), 1, 1, "bad-assignment", message),)) from error
+    return found.worker, found.filter_subjects

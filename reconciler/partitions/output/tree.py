@@ -1,0 +1,154 @@
+"""The next tree is built beside the output and takes its place in one step.
+
+Unchanged files are linked, not copied; everything is synced before the step. After a crash the output is the old tree or the new
+one, and what was left beside it is swept away by the next run.
+
+Invariant: no moment exists at which the output is neither the old tree nor the new one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from reconciler.errors import Refused, UsageError
+
+_AT_FDCWD = -100
+_EXCHANGE = 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SCRATCH = ".{name}.next"
+_LOCKED = "another planner is writing to {directory}: wait for it to end"
+
+
+@contextmanager
+def claimed(output: Path) -> Iterator[None]:
+    """The sole right to write there, as long as the block lasts; leaves no file behind."""
+    parent = next(directory for directory in _real(output).parents if directory.is_dir())
+    try:
+        descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        msg = f"cannot read {parent}: {error.strerror}"
+        raise UsageError(msg) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Refused((_LOCKED.format(directory=parent),)) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def replace_tree(output: Path, files: Mapping[str, bytes], gone: Collection[str]) -> None:
+    """Writes these files and removes those, all at once; whatever else is there stays as it is.
+
+    Raises Refused where a file system can do neither an exchange nor a link that is swapped.
+    """
+    target = _real(output)
+    scratch = target.parent / _SCRATCH.format(name=target.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(scratch)
+    try:
+        _build(target, scratch, files, gone)
+        if output.is_symlink():
+            _swap_link(output, target, scratch)
+            return
+        if target.exists():
+            _exchange(scratch, target)
+        else:
+            scratch.rename(target)
+        _sync(target.parent)
+    finally:
+        _sweep(scratch)
+
+
+def _real(output: Path) -> Path:
+    return Path(os.path.realpath(output))
+
+
+def _sweep(scratch: Path) -> None:
+    if scratch.exists():
+        shutil.rmtree(scratch)
+
+
+def _build(target: Path, scratch: Path, files: Mapping[str, bytes], gone: Collection[str]) -> None:
+    scratch.mkdir()
+    if target.exists():
+        shutil.copystat(target, scratch)
+        _link_all(target, scratch, {*files, *gone})
+    for name, data in files.items():
+        path = scratch / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    for directory, _, _ in os.walk(scratch):
+        _sync(Path(directory))
+
+
+def _link_all(source: Path, destination: Path, leave_out: Collection[str], below: str = "") -> None:
+    with os.scandir(source) as entries:
+        for entry in entries:
+            name = f"{below}{entry.name}"
+            if name in leave_out:
+                continue
+            copy = destination / entry.name
+            if entry.is_symlink():
+                copy.symlink_to(Path(entry.path).readlink())
+            elif entry.is_dir():
+                copy.mkdir()
+                shutil.copystat(entry.path, copy)
+                _link_all(Path(entry.path), copy, leave_out, f"{name}/")
+            elif stat.S_ISREG(entry.stat().st_mode):
+                _link(Path(entry.path), copy)
+
+
+def _link(source: Path, copy: Path) -> None:
+    try:
+        copy.hardlink_to(source)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP):
+            raise
+        shutil.copy2(source, copy)  # a file system without links, or a file with too many
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Both names change places in one step."""
+    if _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE):
+        code = ctypes.get_errno()
+        msg = (
+            f"{other.parent} cannot exchange two directories in one step ({os.strerror(code)}): "
+            f"make {other.name} a symbolic link to a directory, then the link is swapped"
+        )
+        raise Refused((msg,))
+
+
+def _swap_link(link: Path, old: Path, scratch: Path) -> None:
+    """The link leads to a new directory beside the old one."""
+    number = 1
+    while (new := old.parent / f".{link.name}-{number}").exists() or new == old:
+        number += 1
+    scratch.rename(new)
+    _sync(new.parent)
+    next_link = link.parent / f".{link.name}.link"
+    next_link.unlink(missing_ok=True)
+    next_link.symlink_to(os.path.relpath(new, link.parent))
+    next_link.replace(link)
+    _sync(link.parent)
+    shutil.rmtree(old)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

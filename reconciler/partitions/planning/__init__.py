@@ -1,0 +1,1 @@
+"""The algorithm. Nothing here reads, writes or knows the time."""

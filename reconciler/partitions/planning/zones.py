@@ -1,0 +1,59 @@
+"""Zones: groups of workers that are planned apart.
+
+Hard: an item belongs to its zone. Soft: a zone that is over its share of all the weight lends items to others; zones are then
+planned like workers, with the same trigger and target. A zone that has room for all of its items has all of them.
+
+Invariant: which group an item belongs to is settled before any worker is looked at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reconciler.partitions.planning.columns import sums
+from reconciler.partitions.planning.model import Items, Ranks, Rules, Share, Workers
+from reconciler.partitions.planning.solve import solve
+
+
+def groups(items: Items, workers: Workers, rules: Rules) -> tuple[Ranks, list[tuple[int, ...]]]:
+    """The group of each item, and the workers of each group."""
+    everybody = tuple(range(len(workers)))
+    if rules.zones == "ignore" or not (items.zone >= 0).any():
+        return np.zeros(len(items), dtype=np.int32), [everybody]
+    zones = [tuple(k for k in everybody if workers.zone[k] == zone) for zone in range(max(workers.zone) + 1)]
+    if rules.zones == "hard":
+        return items.zone, zones
+    return _lent(items, workers, rules, zones), zones
+
+
+def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, ...]]) -> Ranks:
+    """Zones as workers, items as they are."""
+    open_ = [[k for k in zone if workers.active[k]] for zone in zones]
+    large = Workers(
+        names=tuple(f"zone {zone}" for zone in range(len(zones))),
+        capacity=tuple(max(1, sum(workers.capacity[k] for k in zone)) for zone in open_),
+        slots=tuple(sum(workers.slots[k] for k in zone) for zone in open_),
+        active=tuple(bool(zone) for zone in open_),
+        zone=tuple(-1 for _ in zones),
+        fresh=tuple(False for _ in zones),
+    )
+    zone_of = np.array(workers.zone, dtype=np.int32)
+    here = np.where(items.home >= 0, zone_of[np.maximum(items.home, 0)], items.zone)
+    demand, subjects = (sums(column, items.zone, len(zones)).tolist() for column in (items.weight, items.filters))
+    share = Share(
+        int(items.weight.sum()), sum(capacity for capacity, zone in zip(large.capacity, open_, strict=True) if zone) or 1
+    )
+    roomy = np.array(
+        [
+            large.active[z] and demand[z] <= share.of(large.capacity[z], rules.target) and subjects[z] <= large.slots[z]
+            for z in range(len(zones))
+        ],
+        dtype=np.bool_,
+    )
+    at_home = roomy[items.zone]
+    home = np.where(at_home, items.zone, here).astype(np.int32)
+    pin = np.where(at_home, items.zone, -1)
+    pin = np.where(items.pin >= 0, zone_of[np.maximum(items.pin, 0)], pin).astype(np.int32)
+    as_zones = Items(items.keys, items.weight, items.filters, home, pin, items.zone)
+    calm = Rules(rules.trigger, rules.target, fill=False)
+    return solve(as_zones, large, calm, tuple(range(len(zones)))).place

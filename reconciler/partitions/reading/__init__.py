@@ -1,0 +1,1 @@
+"""Tables and earlier plans → checked columns."""

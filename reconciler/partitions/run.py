@@ -1,0 +1,113 @@
+"""From plan.yaml to a written tree: read, plan, judge, write, commit, in this order.
+
+Invariant: nothing below the output changes unless every check and every gate before it has passed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import Refused
+from reconciler.partitions import gates
+from reconciler.partitions.composing import Draft, all_files, describe, draft, measured
+from reconciler.partitions.gathering import Gathered, gather, output_of
+from reconciler.partitions.output.commit import ATTRIBUTES, ATTRIBUTES_TEXT, Checkout, commit, preflight
+from reconciler.partitions.output.tree import claimed, replace_tree
+from reconciler.partitions.plan_file import PlanFile
+from reconciler.partitions.planning.planner import CapExceeded, plan_locally
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What the command line adds to a plan."""
+
+    force: frozenset[str] = frozenset()
+    dry_run: bool = False
+    prune: bool = False
+    commit: bool = False
+    say: Callable[[str], None] = lambda _line: None
+    """Told what is going on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan with all that became of it."""
+
+    gathered: Gathered
+    draft: Draft
+    files: Mapping[str, bytes]
+    report: dict[str, Any]
+    output: Path
+    commit: str = ""
+
+
+class _Clock:
+    """How long each part took, and a line when it ends."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.laps: dict[str, float] = {}
+        self._say = say
+        self._last = time.perf_counter()
+
+    def lap(self, part: str, line: str) -> None:
+        now = time.perf_counter()
+        self.laps[part] = round(now - self._last, 3)
+        self._last = now
+        self._say(f"{line} ({self.laps[part]:.2f}s)")
+
+
+def make(plan: PlanFile, how: How) -> Made:
+    """Reads and plans and, unless it is a dry run, writes; raises InvalidInput or Refused, having written nothing."""
+    output = output_of(plan)
+    gates.known(how.force)
+    if how.dry_run:
+        return _planned(plan, output, how)
+    with claimed(output):
+        checkout = preflight(output) if how.commit else None
+        made = _planned(plan, output, how)
+        if not made.draft.differs:
+            return made
+        files = dict(made.files)
+        if checkout is not None and not (output / ATTRIBUTES).exists():
+            files[ATTRIBUTES] = ATTRIBUTES_TEXT
+        how.say(f"writing {len(files)} files to {plan.spec.output}")
+        replace_tree(output, files, made.draft.gone)
+        if checkout is None:
+            return made
+        return _committed(plan, made, checkout, how)
+
+
+def _planned(plan: PlanFile, output: Path, how: How) -> Made:
+    clock = _Clock(how.say)
+    gathered = gather(plan, clock.lap)
+    try:
+        found = plan_locally(gathered.items, gathered.workers, gathered.rules, gathered.partitions.unit)
+    except CapExceeded as error:
+        raise Refused((f"maxSubjects: {error}",)) from error
+    clock.lap("plan", "planned")
+    drafted = draft(output, plan.spec, gathered, found, prune=how.prune)
+    verdicts = gates.judge(measured(gathered, drafted), plan.spec.gates, how.force)
+    if not how.dry_run:
+        gates.refuse(verdicts)
+    document = describe(plan.spec, gathered, drafted, verdicts)
+    clock.lap("render", f"{len(drafted.moves):,} moves, {len(drafted.written)} of {len(drafted.tree.files)} files differ")
+    document["seconds"] = clock.laps
+    return Made(gathered, drafted, all_files(plan.spec, drafted, document), document, output)
+
+
+def _committed(plan: PlanFile, made: Made, checkout: Checkout, how: How) -> Made:
+    part = made.report["pools"][plan.spec.pool]
+    moved, load = part["moved"], part["load"]
+    title = f"Plan {plan.spec.pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight)"
+    body = (
+        f"{part['partitions']} partitions on {part['workers']['active']} workers, "
+        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, {moved['new']} new, "
+        f"generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
+    )
+    identity = commit(checkout, f"{title}\n\n{body}\n", made.draft.tree.hashes)
+    how.say(f"committed {identity[:12]}: {title}")
+    return Made(made.gathered, made.draft, made.files, made.report, made.output, identity)

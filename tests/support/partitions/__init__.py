@@ -1,0 +1,1 @@
+"""Plans of partitions: the files that a data engineer writes, random pools, and a rollout to a daemon."""
