@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.daemon.command import Command
-from tests.support.values.contract import STATUS, conforms
 from tests.support.daemon.process import Daemon, daemon
 from tests.support.partitions.rollout import WORKERS, Rows, Site, synced
 from tests.support.server.process import Server
+from tests.support.values.contract import STATUS, conforms
 
 KILLS = 20
 
