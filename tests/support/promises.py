@@ -18,7 +18,8 @@ from reconciler.plan import losses
 from tests.support.sources.rows import MIRRORS, ROWS
 
 PACKAGE = Path(__file__).parents[2] / "reconciler"
-_BLOCKED_LINE = re.compile(r"^ {4,}([a-z]+(?:-[a-z]+)*): ", re.MULTILINE)
+_BLOCKED_LINE = re.compile(r"^(?: {4,}|error: )([a-z]+(?:-[a-z]+)*): ", re.MULTILINE)
+_IN_A_MESSAGE = re.compile(r": ([a-z]+(?:-[a-z]+)*): ")
 _PROCEDURE_LINE = re.compile(r" procedure ([a-z-]+)")
 _seen: set[str] = set()
 
@@ -76,6 +77,8 @@ def _saw_fields(document: dict[str, Any]) -> None:
             _seen.add(f"procedure {name}")
     if isinstance(document.get("code"), str):
         _seen.add(f"reason {document['code']}")
+    if isinstance(document.get("message"), str):
+        _seen.update(f"reason {code}" for code in _IN_A_MESSAGE.findall(document["message"]))
 
 
 def saw_plan(plan: Any) -> None:
