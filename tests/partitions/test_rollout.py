@@ -51,7 +51,8 @@ def job(at):
         tree._LIBC = Exchanging()
         real(*args)
     sys.modules["reconciler.partitions.run"].replace_tree = replacing
-    code = run(["partitions", "plan", "-c", sys.argv[1], "--force", "maxInputShrink"], Terminal({}))
+    forced = [word for gate in ("maxMovedFraction", "maxWorkersRemovedFraction") for word in ("--force", gate)]
+    code = run(["partitions", "plan", "-c", sys.argv[1], *forced], Terminal({}))
     print("calls", calls, "code", int(code), file=sys.stderr, flush=True)
     os._exit(int(code))
 
@@ -166,7 +167,7 @@ async def _watch(running: Daemon, seen: set[Rows | None]) -> None:
         document = await running.status()
         assert not pool_of(document)["heldBack"]
         seen.add(shown(document))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.03)
 
 
 class _Jobs:
