@@ -34,7 +34,7 @@ def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: 
     over = {}
     for worker in (*fixed.receivers, *sorted(fixed.hosts)):
         if rules.shed and load[worker] > fixed.share_of(worker, workers, rules.trigger):
-            over[worker] = int(load[worker]) - fixed.share_of(worker, workers, rules.target)
+            over[worker] = int(load[worker]) - fixed.share_of(worker, workers, rules.trigger if rules.chains else rules.target)
     lacking = 0
     if rules.fill:
         fresh = (worker for worker in fixed.receivers if workers.fresh[worker])
