@@ -83,7 +83,7 @@ def deal_heavy(items: Items, rows: Ints, table: Table) -> dict[int, int]:
 
 
 def _by_capacity(table: Table) -> dict[int, list[tuple[int, int]]]:
-    """The workers with room by their load, in a heap for each capacity; with very many capacities in one, by load for capacity."""
+    """The workers with room by their load, a heap for each capacity; with very many of them one heap, by load for capacity."""
     capacities = sorted({table.workers.capacity[worker] for worker in table.load})
     heaps: dict[int, list[tuple[int, int]]] = (
         {capacity: [] for capacity in capacities} if len(capacities) <= _MOST_HEAPS else {0: []}
