@@ -205,3 +205,12 @@ def test_one_added_worker_moves_nothing_between_old_ones() -> None:
     plan = plan_locally(given, around, RULES)
     assert set(plan.place[plan.place != given.home].tolist()) == {25}
     assert fresh(around, [25]) == around
+
+
+def test_what_only_a_large_worker_can_carry_goes_there() -> None:
+    """Nobody has less to carry than the small ones, and yet the heavy one would be too much for them."""
+    around = workers(6, capacity=[UNIT] * 4 + [2 * UNIT] * 2)
+    given = items([170 * UNIT] + [UNIT] * 630, [NEW, *[number % 4 if number < 360 else 4 + number % 2 for number in range(630)]])
+    plan = plan_locally(given, around, RULES)
+    assert plan.place[0] in {4, 5}
+    assert quality(given, around, plan).most <= 1.1

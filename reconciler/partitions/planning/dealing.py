@@ -20,6 +20,8 @@ from reconciler.partitions.planning.model import Ints, Items, Ranks, Workers
 from reconciler.partitions.planning.quotas import pour, quotas
 
 PHASE_BITS = 31
+_MOST_HEAPS = 64
+"""Different capacities that are told apart when heavy items are dealt."""
 CLASS_BITS = 4
 """A class of weight is its length in bits and the next four."""
 
@@ -52,25 +54,53 @@ class Table:
 
 
 def deal_heavy(items: Items, rows: Ints, table: Table) -> dict[int, int]:
-    """Each item, heaviest first, to the worker with the lowest load for its capacity that has room for it."""
-    capacity = table.workers.capacity
-    heap = [((load << 64) // capacity[worker], worker) for worker, load in table.load.items() if table.free[worker] > 0]
-    heapq.heapify(heap)
+    """Each item, heaviest first, to the worker that then has the lowest load for its capacity, of those that have room for it.
+
+    Among workers of one capacity that is the one with the lowest load now; so one of each capacity is looked at.
+    """
+    heaps = _by_capacity(table)
     placed: dict[int, int] = {}
     for row in items.keys.ordered(rows, -items.weight[rows]).tolist():
         filters, weight = int(items.filters[row]), int(items.weight[row])
-        aside = []
-        while heap and table.free[heap[0][1]] < filters:
-            aside.append(heapq.heappop(heap))
-        if not heap:
+        best: tuple[int, int, int] | None = None
+        aside: list[tuple[int, tuple[int, int]]] = []
+        for capacity, heap in heaps.items():
+            while heap and table.free[heap[0][1]] < filters:
+                aside.append((capacity, heapq.heappop(heap)))
+            if heap:
+                load, worker = heap[0]
+                after = (((load + weight) << 64) // capacity if capacity else load, worker, capacity)
+                best = after if best is None or after < best else best
+        if best is None:
             raise NoRoom(filters, len(placed), len(rows))
-        worker = heap[0][1]
+        _, worker, capacity = best
         table.receive(worker, weight, filters)
-        heapq.heapreplace(heap, ((table.load[worker] << 64) // capacity[worker], worker))
-        for entry in aside:
-            heapq.heappush(heap, entry)
+        heapq.heapreplace(heaps[capacity], (_standing(table, worker, capacity), worker))
+        for of, entry in aside:
+            heapq.heappush(heaps[of], entry)
         placed[row] = worker
     return placed
+
+
+def _by_capacity(table: Table) -> dict[int, list[tuple[int, int]]]:
+    """The workers with room by their load, a heap for each capacity; with very many of them one heap, by load for capacity."""
+    capacities = sorted({table.workers.capacity[worker] for worker in table.load})
+    heaps: dict[int, list[tuple[int, int]]] = (
+        {capacity: [] for capacity in capacities} if len(capacities) <= _MOST_HEAPS else {0: []}
+    )
+    for worker in table.load:
+        if table.free[worker] > 0:
+            of = table.workers.capacity[worker] if 0 not in heaps else 0
+            heaps[of].append((_standing(table, worker, of), worker))
+    for heap in heaps.values():
+        heapq.heapify(heap)
+    return heaps
+
+
+def _standing(table: Table, worker: int, capacity: int) -> int:
+    """By what a worker stands in its heap."""
+    load = table.load[worker]
+    return load if capacity else (load << 64) // table.workers.capacity[worker]
 
 
 def deal_light(items: Items, rows: Ints, table: Table, place: Ranks) -> None:

@@ -28,17 +28,19 @@ class Giving:
     """What should be given away and is not, because the budget ended."""
 
 
-def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: int) -> Giving:
-    """From the load of each worker, and the weight that is in the pool already."""
+def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: tuple[int, int]) -> Giving:
+    """From the load of each worker, and of the pool: the weight that is in it already, and by what fresh workers are filled."""
+    waiting, grain = pool
     over = {}
     for worker in (*fixed.receivers, *sorted(fixed.hosts)):
         if rules.shed and load[worker] > fixed.share_of(worker, workers, rules.trigger):
-            over[worker] = int(load[worker]) - fixed.share_of(worker, workers, rules.target)
+            over[worker] = int(load[worker]) - fixed.share_of(worker, workers, rules.trigger if rules.chains else rules.target)
     lacking = 0
     if rules.fill:
         fresh = (worker for worker in fixed.receivers if workers.fresh[worker])
-        lacking = sum(max(0, fixed.share_of(worker, workers) - int(load[worker])) for worker in fresh)
-    wanted = max(0, lacking - pool)
+        lack = (max(0, fixed.share_of(worker, workers) - int(load[worker])) for worker in fresh)
+        lacking = sum(weight - weight % grain for weight in lack)
+    wanted = max(0, lacking - waiting)
     more = _for_the_fresh(wanted - sum(over.values()), workers, fixed, load, over)
     gives = {
         worker: Give(over.get(worker, 0), over.get(worker, 0) + more.get(worker, 0), workers.capacity[worker])
@@ -47,8 +49,8 @@ def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: 
     if rules.budget is None:
         return Giving(gives, over, 0)
     affordable = _affordable(gives, rules.budget)
-    waiting = sum(give.may for give in gives.values()) - sum(give.may for give in affordable.values())
-    return Giving(affordable, over, waiting)
+    left = sum(give.may for give in gives.values()) - sum(give.may for give in affordable.values())
+    return Giving(affordable, over, left)
 
 
 def _for_the_fresh(wanted: int, workers: Workers, fixed: Fixed, load: Ints, over: Mapping[int, int]) -> dict[int, int]:

@@ -102,7 +102,7 @@ class Rules:
     """The most weight that may be moved where no rule demands it."""
     zones: str = "ignore"
     chains: bool = False
-    """Whether large items that fit nowhere push lighter ones out of their places."""
+    """Whether large items that fit nowhere push lighter ones out; then nobody gives more than what is too much."""
     shed: bool = True
     """Whether workers that carry too much give anything away; false in an attempt that only places what has no place."""
 

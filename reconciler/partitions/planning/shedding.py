@@ -1,7 +1,7 @@
 """Which items a worker gives away.
 
 Heaviest first, as long as they fit into what it has to give; what is then missing is completed by the one lightest item that is
-heavy enough. Few items move, and hardly more weight than must.
+heavy enough; if that one is enough alone, it goes alone. Few items move, and hardly more weight than must.
 
 Invariant: the choice of one worker depends on its own items and its own numbers alone, so that workers can be looked at apart.
 """
@@ -44,6 +44,9 @@ def choose(items: Items, rows: Ints, gives: Mapping[int, Give], workers: int, *,
         return limited
     short = {worker: give.must - int(given[worker]) for worker, give in gives.items() if give.must > given[worker]}
     completed = _lightest_above(home, weight, gone, short, workers)
+    alone = {worker: int(weight[place]) for worker, place in completed.items() if weight[place] >= gives[worker].must}
+    gone &= by_rank(workers, alone)[home] == 0
+    given[list(alone)] = 0
     for worker, place in completed.items():
         gone[place] = True
         given[worker] += weight[place]

@@ -43,6 +43,7 @@ from reconciler.partitions.planning.shedding import Give, choose, over_the_cap
 from reconciler.partitions.planning.swapping import swap
 
 _MOST_ROUNDS = 16
+_MUCH = 20
 HEAVY = 25_000
 """Millionths of the average share from which on an item is dealt by itself: half of the usual target, so that the light ones
 cannot push a worker over it."""
@@ -68,7 +69,7 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
     """The plan of a group; `group` are the ranks of its workers."""
     first = _attempt(items, workers, rules, group)
     if _overload(items, workers, rules, first) == 0:
-        return first
+        return first if rules.budget is not None or not _much(items, first) else _in_two(items, workers, rules, group, first)
     calm = _attempt(items, workers, replace(rules, shed=False, fill=False), group)
     best = min(calm, first, key=lambda solved: _overload(items, workers, rules, solved) + _lack(items, workers, rules, solved))
     linked = replace(rules, chains=True)
@@ -79,6 +80,23 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
     ]
     best = min(settled, key=lambda solved: (_overload(items, workers, rules, solved), _moved(items, solved)))
     return replace(best, bounds=first.bounds, held_by=_held_by(items, workers, rules, best), filling=first.filling)
+
+
+def _much(items: Items, solved: Solved) -> bool:
+    """More than a twentieth above the bound: items are large, and what was given to be under the trigger was more than meant."""
+    return _MUCH * _moved(items, solved) > (_MUCH + 1) * solved.bounds.moved
+
+
+def _in_two(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], first: Solved) -> Solved:
+    """First what is over the trigger, then what fresh workers still lack; the first plan, if that is not better."""
+    shed = _attempt(items, workers, replace(rules, fill=False), group)
+    filled = _attempt(items.at(shed.place), workers, replace(rules, shed=False), group)
+    found = _following(items, shed, filled)
+    lack, before = (_lack(items, workers, rules, solved) for solved in (found, first))
+    if _overload(items, workers, rules, found) or _moved(items, found) + lack >= _moved(items, first) + before:
+        return first
+    bounds = replace(first.bounds, moved=max(first.bounds.forced, first.bounds.moved - max(0, lack - before)))
+    return replace(found, bounds=bounds)
 
 
 def _settled(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
@@ -123,6 +141,12 @@ def _heavy(weight: int, receivers: int) -> int:
     return HEAVY * weight // (max(1, receivers) * 1_000_000)
 
 
+def _grain(items: Items, sheet: _Sheet, fixed: Fixed) -> int:
+    """The lightest item that may move, if it is light: nobody is filled with parts of one."""
+    lightest = int(items.weight[sheet.movable].min(initial=np.iinfo(np.int64).max))
+    return lightest if lightest <= _heavy(fixed.share.weight, len(fixed.receivers)) else 1
+
+
 def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) -> Solved:
     fixed = find_fixed(items, workers, rules, group)
     sheet = _start(items, workers, fixed, group)
@@ -134,7 +158,7 @@ def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...
     waiting, left = _drain(items, workers, sheet, draining, left)
     load = sums(items.weight, sheet.place, len(workers))
     pool = int(items.weight[sheet.place == -1].sum())
-    giving = find_giving(workers, replace(rules, budget=left), fixed, load, pool)
+    giving = find_giving(workers, replace(rules, budget=left), fixed, load, (pool, _grain(items, sheet, fixed)))
     bound = _shed(items, workers, sheet, giving, rules)
     _trim(items, workers, sheet)
     _deal(items, workers, rules, fixed, sheet)

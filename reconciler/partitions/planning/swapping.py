@@ -1,9 +1,9 @@
 """Large items that stand in each other's way change places.
 
 Where a worker is over the trigger and nobody has room for what it could give, a chain of items brings it under the trigger if
-chains are asked for (see `chains`). Where there is none, one of its large items goes elsewhere, alone or for a lighter one: the
-step that takes most off the sum of what is over the trigger, then the one that moves least. Then it is looked again, from the
-worker that is furthest over.
+chains are asked for (see `chains`). Else one of its large items goes elsewhere, alone or for a lighter one: the step that takes
+most off the sum of what is over the trigger, then the one that moves least. Then it is looked again, from the worker that is
+furthest over.
 
 Invariant: every step makes that sum smaller, so it ends; where no step can, nothing moves.
 """
@@ -25,7 +25,7 @@ _MOST_TRIED = 20
 """Workers that are looked at before it is given up: those that are furthest over."""
 
 
-_MOST_LINKED = 1000
+_MOST_LINKED = 300
 """Large items among which chains are looked for: that takes time with the square of their number."""
 
 
@@ -66,8 +66,8 @@ def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, rules: Rule
 
 def _links(items: Items, rows: Ints, place: Ranks, worker: int, around: Around) -> tuple[Link, ...]:
     """What goes where to help one worker."""
-    if around.linked and (chain := lightest_chain(items, rows, place, worker, around)):
-        return chain
+    if around.linked:
+        return lightest_chain(items, rows, place, worker, around)
     step = _best(items, rows, place, (worker, around.receivers, around.spare, around.room))
     if step is None:
         return ()

@@ -132,9 +132,9 @@ def day(count: int, number: int) -> Case:
     """Weights drift by a quarter, one in a hundred is thrice as heavy; of fifty workers one is gone, one drains; 5 % are new."""
     before = lognormal(count)
     random = np.random.default_rng(8)
-    after = before * random.uniform(0.75, 1.25, count)
-    after[random.permutation(count)[: count // 100]] *= 3
-    after = np.append(np.maximum(1, after.astype(np.int64)), lognormal(count // 100, 9))
+    drifted = before * random.uniform(0.75, 1.25, count)
+    drifted[random.permutation(count)[: count // 100]] *= 3
+    after = np.append(np.maximum(1, drifted.astype(np.int64)), lognormal(count // 100, 9))
     gone, new, draining = number // 50, number // 20, number // 50
     around = workers(number - gone + new, first=gone, twice=5)
     active = tuple(not (place < draining) for place in range(len(around)))

@@ -20,7 +20,7 @@ _EXTREME = 2.0
 _OVERFLOW = 1.3
 
 
-def weighted_consistent_hash(subjects: Sequence[str], weights: Ints, workers: Sequence[str]) -> Ints:
+def weighted_consistent_hash(subjects: Sequence[bytes], weights: Ints, workers: Sequence[str]) -> Ints:
     """The place of each partition among the workers, which are sorted by name."""
     candidate = _ring(subjects, workers)
     if weights.min() == weights.max():
@@ -44,8 +44,10 @@ def weighted_consistent_hash(subjects: Sequence[str], weights: Ints, workers: Se
     return place
 
 
-def _ring(subjects: Sequence[str], workers: Sequence[str]) -> Ints:
-    points = np.array([xxh3_64_intdigest(f"{worker}#{point}") for worker in workers for point in range(_POINTS)], dtype=np.uint64)
+def _ring(subjects: Sequence[bytes], workers: Sequence[str]) -> Ints:
+    points = np.array(
+        [xxh3_64_intdigest(f"{worker}#{point}".encode()) for worker in workers for point in range(_POINTS)], dtype=np.uint64
+    )
     owner = np.repeat(np.arange(len(workers)), _POINTS)
     order = np.argsort(points, kind="stable")
     hashes = np.array([xxh3_64_intdigest(subject) for subject in subjects], dtype=np.uint64)
