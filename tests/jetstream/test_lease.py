@@ -258,7 +258,7 @@ async def test_nothing_comes_between_the_check_of_the_lease_and_the_way_out_of_t
 async def test_a_holder_that_is_cut_off_takes_back_what_is_on_its_way(server: Server, connect: Connect) -> None:
     async with Proxy(server.port, window=1024) as proxy, await Wire.connect(server.url) as wire:
         api = JetStreamApi(await connect(proxy.url, timeout=30.0))
-        lease = lease_of(api)
+        lease = lease_of(api, 2.0)  # shorter than it takes the connection to notice by itself, and to take everything back
         await lease.acquire()
         proxy.stall()
         long = {"long": "x" * 100_000}
