@@ -68,6 +68,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     temporary.mkdir()
     (root / "product.py").write_text(CODE, encoding="utf-8")
     (root / "test_product.py").write_text(TESTS, encoding="utf-8")
+    (root / "conftest.py").write_text(
+        'def pytest_addoption(parser): parser.addoption("--all", action="store_true")', encoding="utf-8"
+    )
     subprocess.run(["git", "init", "--quiet", str(root)], check=True)
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     return root
