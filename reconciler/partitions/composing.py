@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reconciler.partitions import gates, report
 from reconciler.partitions.gathering import Gathered
@@ -72,7 +73,7 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
     receiving = {name for name, active in zip(workers.names, workers.active, strict=True) if active}
     return gates.Measured(
         partitions=len(items),
-        partitions_before=len(gathered.previous),
+        partitions_before=gathered.previous.count(gathered.partitions.subject),
         weight=int(items.weight.sum()),
         moved=int(items.weight[moved].sum()),
         forced=plan.bounds.forced,
@@ -87,7 +88,9 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
 def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts: tuple[gates.Verdict, ...]) -> dict[str, Any]:
     """The report, but for the seconds."""
     files = {"written": len(made.written), "unchanged": len(made.tree.files) - len(made.written), "pruned": len(made.gone)}
-    part = report.pool_part(gathered.items, gathered.workers, made.plan) | {"files": files}
+    family = made.assignment.column("family")
+    families = {"count": pc.count_distinct(family).as_py(), "partitions": len(family) - family.null_count}
+    part = report.pool_part(gathered.items, gathered.workers, made.plan) | {"families": families, "files": files}
     more = {
         "plan": f"sha256:{files_digest(made.tree.hashes)}",
         "changed": made.differs,

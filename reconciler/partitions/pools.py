@@ -14,8 +14,9 @@ from reconciler.errors import InvalidInput, Problem, Refused
 from reconciler.manifests.loader import Loader
 from reconciler.manifests.suggest import quoted, suggest
 from reconciler.model.identity import Key
-from reconciler.model.subjects import is_literal, overlap
+from reconciler.model.subjects import SubjectIndex, is_literal, overlap
 from reconciler.partitions.plan_file import PlanFile
+from reconciler.partitions.reading.subjects import wild
 
 _SHOWN = 5
 
@@ -26,12 +27,18 @@ class Neighbours:
 
     subjects: tuple[tuple[str, str], ...] = ()
 
-    def refuse_collisions(self, subject: pa.Array) -> None:
-        """Raises Refused when a subject of the plan meets one of theirs."""
+    def refuse_collisions(self, filters: pa.Array) -> None:
+        """Raises Refused when a filter of the plan meets one of theirs."""
         literal = [name for name, _ in self.subjects if is_literal(name)]
-        found = set(subject.filter(pc.is_in(subject, value_set=pa.array(literal, pa.string()))).to_pylist())
+        found = set(filters.filter(pc.is_in(filters, value_set=pa.array(literal, pa.string()))).to_pylist())
         for wide in {name for name, _ in self.subjects} - set(literal):
-            found |= {name for name in subject.filter(_may_meet(subject, wide)).to_pylist() if overlap(wide, name)}
+            found |= {name for name in filters.filter(_may_meet(filters, wide)).to_pylist() if overlap(wide, name)}
+        families = pc.unique(filters.filter(wild(filters))).to_pylist()
+        if families:
+            theirs = SubjectIndex[str]()
+            for name, pool in self.subjects:
+                theirs.add(name, pool)
+            found |= {mine for mine in families if next(theirs.overlapping(mine), None) is not None}
         if found:
             shown = sorted(found)[:_SHOWN]
             whose = sorted({pool for name, pool in self.subjects if any(overlap(name, mine) for mine in shown)})

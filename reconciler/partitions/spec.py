@@ -174,6 +174,8 @@ class PartitionPlanSpec(Spec):
     workers: WorkerTable
     previous: Literal["auto", "none"] | PreviousTable = "auto"
     output: Text
+    families: list[Text] = []
+    """Subjects that are read through one filter: `dc.{tool}.>` is such a filter for every tool."""
     balance: Balance = Balance()
     zones: Literal["hard", "soft", "ignore"] = "hard"
     """Where tables have a zone: a rule, a preference, or nothing."""
