@@ -5,6 +5,7 @@ Invariant: what does not change is not written; when no manifest changes, nothin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: Plan,
     partitions, workers, index = gathered.partitions, gathered.workers, gathered.index
     rows = in_order(partitions, plan.place)
     assignment = assignment_table(partitions, workers, plan.place, rows)
-    tree = render(spec.pool, spec.domain, workers, assignment)
+    tree = render(spec.pool, spec.domain, workers, assignment, spec.layout)
     moved = Moved(elsewhere(plan.place, gathered.items.home, rows), gathered.source)
     moves = moves_table(partitions, workers, plan.place, plan.reason, moved)
     changed = (*gathered.edited, *_not_ours(output, [path for path in tree.files if path not in index.files]))
@@ -68,8 +69,9 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
     """What the gates look at."""
     items, workers, plan = gathered.items, gathered.workers, made.plan
     moved = (plan.place != items.home) & (items.home != NEW)
-    files = made.tree.files
-    largest = max(files, key=lambda path: (len(files[path]), path), default="")
+    tree = made.tree
+    requests = {path: -(-len(data) // gathered.consumers(tree.filters[path])) for path, data in tree.files.items()}
+    largest = max(requests, key=lambda path: (requests[path], path), default="")
     receiving = {name for name, active in zip(workers.names, workers.active, strict=True) if active}
     return gates.Measured(
         partitions=len(items),
@@ -80,7 +82,7 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
         active=len(receiving),
         workers_before=len(gathered.previous.workers),
         workers_removed=len(gathered.previous.workers - receiving),
-        largest_manifest=(largest, len(files.get(largest, b""))),
+        largest_manifest=(largest, requests.get(largest, 0)),
         edited=made.changed,
     )
 
@@ -90,7 +92,9 @@ def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts:
     files = {"written": len(made.written), "unchanged": len(made.tree.files) - len(made.written), "pruned": len(made.gone)}
     family = made.assignment.column("family")
     families = {"count": pc.count_distinct(family).as_py(), "partitions": len(family) - family.null_count}
-    part = report.pool_part(gathered.items, gathered.workers, made.plan) | {"families": families, "files": files}
+    consumers = sum(map(gathered.consumers, made.tree.filters.values()))
+    part = report.pool_part(gathered.items, gathered.workers, made.plan)
+    part |= {"families": families, "consumers": consumers, "files": files}
     more = {
         "plan": f"sha256:{files_digest(made.tree.hashes)}",
         "changed": made.differs,
@@ -135,6 +139,7 @@ def _is_ours(path: Path) -> bool:
 def _prunable(output: Path, gathered: Gathered, tree: Tree, pool: str) -> list[str]:
     """Files of workers that are gone: listed before, or left over from earlier runs."""
     of_pool = f'  pool: "{pool}"\n'.encode()
-    left = [path for path in output.glob("w-*.yaml") if _is_ours(path) and of_pool in path.read_bytes()]
-    candidates = {*gathered.index.files, *(path.name for path in left)}
+    there = itertools.chain.from_iterable(output.glob(f"{directory}w-*.yaml") for directory in ("", "[0-9a-f][0-9a-f]/"))
+    left = [path for path in there if _is_ours(path) and of_pool in path.read_bytes()]
+    candidates = {*gathered.index.files, *(path.relative_to(output).as_posix() for path in left)}
     return sorted(path for path in candidates - set(tree.files) if (output / path).is_file())

@@ -41,6 +41,12 @@ class Gathered:
     """The name of each partition's worker before; null for what is new."""
     index: Index
     edited: tuple[str, ...]
+    shard: int | None = None
+    """The most subjects of one consumer, where a worker may have several."""
+
+    def consumers(self, filters: int) -> int:
+        """How many consumers a worker has for so many filters."""
+        return 1 if self.shard is None else max(1, -(-filters // self.shard))
 
 
 def output_of(plan: PlanFile) -> Path:
@@ -68,7 +74,9 @@ def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     workers = with_fresh(found, previous.workers, previous.filling)
     home, source = _homes(partitions, workers, previous)
     items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
-    return Gathered(partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed))
+    return Gathered(
+        partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed), neighbours.shard
+    )
 
 
 def _local_only(name: str, table: Table) -> None:

@@ -23,9 +23,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The subjects of the other pools of the stream, and whose they are."""
+    """What the manifests say: the subjects of the other pools of the stream, and whose they are."""
 
     subjects: tuple[tuple[str, str], ...] = ()
+    shard: int | None = None
+    """The most subjects of one consumer, where the pool gives several to a worker that has more (`shardOverCap`)."""
 
     def refuse_collisions(self, filters: pa.Array) -> None:
         """Raises Refused when a filter of the plan meets one of theirs."""
@@ -70,7 +72,10 @@ def look_around(plan: PlanFile) -> Neighbours:
         message = f"the pool reads {quoted(own.spec.stream)} ({own.location})"
         problems.append(plan.problem("another-stream", message, "spec", "stream"))
     if spec.max_subjects > own.spec.limits.max_subjects and not own.spec.shard_over_cap:
-        message = f"the pool allows {own.spec.limits.max_subjects} ({own.location}, limits.maxSubjects)"
+        message = (
+            f"the pool allows {own.spec.limits.max_subjects} ({own.location}, limits.maxSubjects); "
+            "with shardOverCap: true there, a worker that has more gets several consumers"
+        )
         problems.append(plan.problem("over-the-cap", message, "spec", "maxSubjects"))
     if problems:
         raise InvalidInput(tuple(problems))
@@ -79,4 +84,5 @@ def look_around(plan: PlanFile) -> Neighbours:
         for pool in pools.values()
         if pool.key != own.key and pool.stream == own.stream and "allowed" not in (pool.spec.overlap, own.spec.overlap)
     ]
-    return Neighbours(tuple((subject, str(pool.key)) for pool in others for subject in pool.subjects))
+    subjects = tuple((subject, str(pool.key)) for pool in others for subject in pool.subjects)
+    return Neighbours(subjects, own.spec.limits.max_subjects if own.spec.shard_over_cap else None)

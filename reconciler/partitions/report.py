@@ -118,12 +118,14 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     (pool, part), *_ = report["pools"].items()
     load, moved, subjects, families, files = (part[name] for name in ("load", "moved", "subjects", "families", "files"))
     ratio = f", {moved['ratio']:.3f} of the least possible" if moved["count"] and moved["ratio"] else ""
+    several = part["consumers"] > part["workers"]["active"] + part["workers"]["draining"]
     found = [
         f"{pool}: {part['partitions']:,} partitions on {part['workers']['active']} workers"
         + (f" ({part['workers']['draining']} draining)" if part["workers"]["draining"] else ""),
         f"  load      {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share"
         + (f", {len(load['giants'])} giants apart" if load["giants"] else ""),
         f"  subjects  at most {subjects['max']} of {subjects['cap']} on one worker",
+        *([f"  consumers {part['consumers']}: a worker with too many subjects for one has several"] if several else []),
         *([f"  families  {families['count']:,}, with {families['partitions']:,} partitions"] if families["count"] else []),
         f"  moved     {moved['count']:,} partitions, {moved['fraction']:.2%} of the weight{ratio}; {moved['new']:,} new",
         f"  files     {files['written']} written, {files['unchanged']} unchanged, {files['pruned']} pruned",

@@ -180,6 +180,8 @@ class PartitionPlanSpec(Spec):
     zones: Literal["hard", "soft", "ignore"] = "hard"
     """Where tables have a zone: a rule, a preference, or nothing."""
     max_subjects: Annotated[int, Field(ge=1)] = 500
+    layout: Literal["flat", "hashed"] = "flat"
+    """`hashed`: the files of the workers are in 256 directories, by the hash of their names."""
     gates: Gates = Gates()
     manifests: list[Text] = []
     """Where the WorkerPool, its stream and the other pools of the stream are declared."""

@@ -48,7 +48,7 @@ def read_previous(output: Path, index: Index, changed: list[str]) -> Previous:
     filling = frozenset(report.get("staged", {}).get("filling", ()))
     table = None if changed else _table(output, report)
     if table is not None:
-        workers = frozenset(path.removeprefix("w-").removesuffix(".yaml") for path in index.files)
+        workers = frozenset(Path(path).stem.removeprefix("w-") for path in index.files)
         families = table.filter(pc.is_valid(table["family"])).group_by(["family", "worker"]).aggregate([])
         worker_of = dict(zip(families["family"].to_pylist(), families["worker"].to_pylist(), strict=True))
         return Previous(_column(table, "subject"), _column(table, "worker"), workers, filling, "table", worker_of)

@@ -26,6 +26,8 @@ class Tree:
 
     files: Mapping[str, bytes]
     hashes: Mapping[str, str]
+    filters: Mapping[str, int]
+    """How many each lists."""
 
 
 def in_order(partitions: Partitions, place: Ranks) -> Ints:
@@ -38,16 +40,19 @@ def in_order(partitions: Partitions, place: Ranks) -> Ints:
     return rows
 
 
-def render(pool: str, domain: str, workers: Workers, assignment: pa.Table) -> Tree:
+def render(pool: str, domain: str, workers: Workers, assignment: pa.Table, layout: str = "flat") -> Tree:
     """The manifests of an assignment that is in order."""
     listed = _filters(assignment)
     filters, counts = listed.column("filter").to_pylist(), _counts(listed, workers)
     files: dict[str, bytes] = {}
+    lengths: dict[str, int] = {}
     begin = 0
     for name, count in zip(workers.names, counts, strict=True):
-        files[worker_file(name)] = worker_text(pool, domain, name, filters[begin : begin + count])
+        path = worker_file(name, layout)
+        files[path] = worker_text(pool, domain, name, filters[begin : begin + count])
+        lengths[path] = count
         begin += count
-    return Tree(files, {path: hashlib.sha256(data).hexdigest() for path, data in files.items()})
+    return Tree(files, {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}, lengths)
 
 
 def _filters(assignment: pa.Table) -> pa.Table:

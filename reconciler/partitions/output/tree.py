@@ -108,6 +108,9 @@ def _build(target: Path, scratch: Path, files: Mapping[str, bytes], gone: Collec
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+    for emptied in {(scratch / name).parent for name in gone} - {scratch}:
+        if not any(emptied.iterdir()):
+            emptied.rmdir()
     for directory, _, _ in os.walk(scratch):
         _sync(Path(directory))
 
