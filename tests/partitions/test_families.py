@@ -85,12 +85,12 @@ def test_a_family_moves_whole_and_what_is_new_in_it_is_where_it_is(desk: Desk) -
     moved = desk.report()["pools"]["processor"]["moved"]
     assert (moved["count"], moved["new"]) == (0, 1)  # tool77; chamber9 was read already
     after = read_through(desk)
-    assert {name: worker for name, worker in after.items() if name in before} == before
+    assert before.items() <= after.items()
     desk.plan("manifests: [manifests/pools.yaml]", 'families: ["dc.{tool}.>"]', "gates: {maxMovedFraction: 1}")
     desk.workers("w-b", "w-c", "w-d")
     desk()
     moves = pq.read_table(desk.output / "_plan" / "moves.parquet").to_pylist()
-    gone = sorted(name for name, worker in before.items() if worker == "w-a")
+    gone = sorted(name for name, worker in after.items() if worker == "w-a")
     assert sorted({f"{move['subject'].rpartition('.')[0]}.>" for move in moves}) == gone
 
 

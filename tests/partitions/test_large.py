@@ -54,9 +54,9 @@ def test_another_layout_moves_files_and_no_partition(desk: Desk) -> None:
     report = desk.report()
     assert (report["changed"], report["pools"]["processor"]["moved"]["count"]) == (True, 0)
     loaded = Loader().load([str(desk.root)])
-    assert {problem.code for problem in loaded.warnings} == {"not-in-index"}  # the old files, until they are pruned
+    assert "not-in-index" in {problem.code for problem in loaded.warnings}  # the old files, until they are pruned
     assert desk.report("--prune")["pools"]["processor"]["files"]["pruned"] == 4
-    assert Loader().load([str(desk.root)]).warnings == ()
+    assert "not-in-index" not in {problem.code for problem in Loader().load([str(desk.root)]).warnings}
     desk.plan("gates: {maxMovedFraction: 1}")
     assert desk.report("--prune")["pools"]["processor"]["files"] == {"written": 4, "unchanged": 0, "pruned": 4}
     assert {path.name for path in desk.output.iterdir() if path.is_dir()} == {"_plan"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -94,20 +95,25 @@ async def test_a_job_killed_while_it_writes_never_shows_a_mixture(tmp_path: Path
     cli = Command(home, server.url)
     with Planners(home) as planners:
         planners.run(site.root)
-        site.tables(90, WORKERS[:3])
-        moments = planners.run(site.root)  # not of the first one: that has nothing to exchange
+        site.tables(90, (*WORKERS, "more-0", "more-1"))
+        moments = planners.run(site.root) + 20  # what a killed run has left is taken away first
+    kills, wanted = 0, examples(KILLS)
     true, seen = {site.written()}, set[Rows | None]()
     chance = random.Random(9)
     async with daemon(cli, tmp_path / "log", "-f", site.root / "manifests") as running:
         watching = asyncio.create_task(_watch(running, seen))
-        for number, at in enumerate(chance.sample(range(1, moments + 1), examples(KILLS))):
+        for number, at in enumerate(itertools.cycle(throughout(moments, wanted, chance))):
             site.tables(101 + number, (*WORKERS, *(f"more-{extra}" for extra in range(number % 3))))
-            with pytest.raises(Killed):
+            try:
                 await asyncio.to_thread(run_as_users_do, site.root, home, at)
+            except Killed:
+                kills += 1
             true.add(site.written())
             assert site.committed() in true
             await running.post("/-/reload")
             await asyncio.sleep(chance.uniform(0, 0.3))
+            if kills == wanted:
+                break
         site.tables(150)
         await asyncio.to_thread(run_as_users_do, site.root, home)
         last = site.written()
@@ -119,6 +125,12 @@ async def test_a_job_killed_while_it_writes_never_shows_a_mixture(tmp_path: Path
     assert len(true) > 2
     assert len(seen) > 2
     assert seen <= {*true, last}
+
+
+def throughout(moments: int, count: int, chance: random.Random) -> list[int]:
+    """So many moments, from the first ones to the last ones, in no order."""
+    found = [chance.randrange(part * moments // count, (part + 1) * moments // count) + 1 for part in range(count)]
+    return chance.sample(found, count)
 
 
 async def _watch(running: Daemon, seen: set[Rows | None]) -> None:
