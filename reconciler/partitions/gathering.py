@@ -70,13 +70,20 @@ def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     index = read_index(output, spec.pool)
     changed = edited(output, index)
     previous = _previous(plan, output, index, changed)
-    lap("previous", f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})")
+    lap("previous", before(previous))
     workers = with_fresh(found, previous.workers, previous.filling)
     home, source = _homes(partitions, workers, previous)
     items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
     return Gathered(
         partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed), neighbours.shard
     )
+
+
+def before(previous: Previous) -> str:
+    """What there was, in words."""
+    if not previous.workers:
+        return "there is no plan before this one"
+    return f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})"
 
 
 def _local_only(name: str, table: Table) -> None:

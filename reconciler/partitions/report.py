@@ -82,10 +82,11 @@ def commit_message(document: Mapping[str, Any]) -> str:
     """The title and the body of the commit that has this plan."""
     (pool, part), *_ = document["pools"].items()
     moved, load = part["moved"], part["load"]
+    new = f", {moved['new']} new" if moved["new"] else ""
     return (
-        f"Plan {pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight)\n\n"
+        f"Plan {pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight){new}\n\n"
         f"{part['partitions']} partitions on {part['workers']['active']} workers, "
-        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, {moved['new']} new, "
+        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, "
         f"generation {document['generation']}\n\nPlan-Id: {document['plan']}\n"
     )
 

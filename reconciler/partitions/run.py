@@ -99,7 +99,9 @@ def _planned(plan: PlanFile, output: Path, how: How) -> Made:
     if not how.dry_run:
         gates.refuse(verdicts)
     document = describe(plan.spec, gathered, drafted, verdicts)
-    clock.lap("render", f"{len(drafted.moves):,} moves, {len(drafted.written)} of {len(drafted.tree.files)} files differ")
+    moved, files = (document["pools"][plan.spec.pool][name] for name in ("moved", "files"))
+    differ = f"{files['written']:,} of {len(drafted.tree.files):,} files differ"
+    clock.lap("render", f"{moved['count']:,} partitions move, {moved['new']:,} are new; {differ}")
     document["seconds"] = clock.laps
     return Made(gathered, drafted, all_files(plan.spec, drafted, document), document, output)
 

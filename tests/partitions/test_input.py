@@ -229,3 +229,12 @@ def test_a_directory_of_files_is_one_table(desk: Desk) -> None:
     (desk.root / "parts" / "_SUCCESS").touch()
     desk.plan(instead={"path: partitions.csv": "path: parts"})
     assert desk.report()["pools"]["processor"]["partitions"] == 3
+
+
+@pytest.mark.parametrize(("sign", "shown"), [(";", '";"'), ("\t", '"\\t"'), ("|", '"|"')])
+def test_another_delimiter_is_suggested_and_works(desk: Desk, sign: str, shown: str) -> None:
+    desk.table("partitions.csv", f"subject{sign}weight", [f"a{sign}1"])
+    err = desk(code=4).err
+    assert f"options: {{delimiter: {shown}}} splits it" in err
+    desk.plan(instead={"path: partitions.csv": f"path: partitions.csv, options: {{delimiter: {shown}}}"})
+    assert desk.report()["pools"]["processor"]["partitions"] == 1

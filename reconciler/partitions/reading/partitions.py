@@ -21,7 +21,7 @@ from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST, micro
 from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wild, wrong
-from reconciler.partitions.reading.tables import TableFiles
+from reconciler.partitions.reading.tables import TableFiles, there_are
 from reconciler.partitions.reading.workers import check_named, usual_column
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
@@ -75,7 +75,7 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
     check_named(table, given.items())
     found = {name: usual_column(table, column, _USUAL[name]) for name, column in given.items()}
     problems = []
-    there = ", ".join(table.columns[:20])
+    there = there_are(table.columns)
     if template is not None:
         found["subject"] = None
         try:
@@ -83,13 +83,13 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
         except ValueError as error:
             problems.append(table.problem("bad-value", str(error), "template"))
         else:
-            message = f"no columns {', '.join(absent)}; there are {there}"
+            message = f"no columns {', '.join(absent)}; {there}"
             problems += [table.problem("unknown-column", message, "template")] if absent else []
     elif found["subject"] is None:
-        message = f"no column says the subject: name it in columns.subject, or give a template; there are {there}"
+        message = f"no column says the subject: name it in columns.subject, or give a template; {there}"
         problems.append(table.problem("missing-column", message, "columns"))
     if found["weight"] is None and not isinstance(columns.weight, int):
-        message = f"no column says the weight: name it in columns.weight, or write weight: 1 for equal ones; there are {there}"
+        message = f"no column says the weight: name it in columns.weight, or write weight: 1 for equal ones; {there}"
         problems.append(table.problem("missing-column", message, "columns"))
     if problems:
         raise InvalidInput(tuple(problems))
