@@ -88,6 +88,7 @@ async def _refuses_what_does_not_fit(site: Site, running: Daemon, last: dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120 + 20 * KILLS)
 async def test_a_job_killed_while_it_writes_never_shows_a_mixture(tmp_path: Path, server: Server) -> None:
     site, home = Site(tmp_path / "work"), tmp_path / "home"
     site.tables(100)
