@@ -41,6 +41,12 @@ class Gathered:
     """The name of each partition's worker before; null for what is new."""
     index: Index
     edited: tuple[str, ...]
+    shard: int | None = None
+    """The most subjects of one consumer, where a worker may have several."""
+
+    def consumers(self, filters: int) -> int:
+        """How many consumers a worker has for so many filters."""
+        return 1 if self.shard is None else max(1, -(-filters // self.shard))
 
 
 def output_of(plan: PlanFile) -> Path:
@@ -59,17 +65,25 @@ def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     neighbours = look_around(plan)
     found = read_workers(open_table(plan, "workers", spec.workers), spec)
     partitions = read_partitions(open_table(plan, "partitions", spec.partitions), spec, found)
-    neighbours.refuse_collisions(partitions.subject)
+    neighbours.refuse_collisions(partitions.filter)
     lap("read", f"read {len(partitions):,} partitions and {len(found.workers)} workers")
     index = read_index(output, spec.pool)
     changed = edited(output, index)
     previous = _previous(plan, output, index, changed)
-    lap("previous", f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})")
+    lap("previous", before(previous))
     workers = with_fresh(found, previous.workers, previous.filling)
     home, source = _homes(partitions, workers, previous)
-    ones = np.ones(len(partitions), dtype=np.int64)
-    items = Items(Keys(partitions.subject), partitions.weight, ones, home, partitions.pin, partitions.zone)
-    return Gathered(partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed))
+    items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
+    return Gathered(
+        partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed), neighbours.shard
+    )
+
+
+def before(previous: Previous) -> str:
+    """What there was, in words."""
+    if not previous.workers:
+        return "there is no plan before this one"
+    return f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})"
 
 
 def _local_only(name: str, table: Table) -> None:
@@ -104,7 +118,7 @@ def _homes(partitions: Partitions, workers: Workers, previous: Previous) -> tupl
     """The rank of each partition's worker before, and its name."""
     if not len(previous):
         return np.full(len(partitions), NEW, dtype=np.int32), pa.nulls(len(partitions), pa.string())
-    source = previous.worker.take(pc.index_in(partitions.subject, value_set=previous.subject))
+    source = previous.worker_of(partitions.subject)
     ranks = pc.index_in(source, value_set=pa.array(workers.names, pa.string()))
     home: Ranks = pc.fill_null(ranks, ABSENT).to_numpy(zero_copy_only=False).astype(np.int32)
     home[source.is_null().to_numpy(zero_copy_only=False)] = NEW

@@ -78,6 +78,19 @@ def document(pool: str, part: Mapping[str, Any], more: Mapping[str, Any]) -> dic
     return {"apiVersion": API_VERSION, "kind": "PartitionReport", "version": VERSION, "pools": {pool: part}, **more}
 
 
+def commit_message(document: Mapping[str, Any]) -> str:
+    """The title and the body of the commit that has this plan."""
+    (pool, part), *_ = document["pools"].items()
+    moved, load = part["moved"], part["load"]
+    new = f", {moved['new']} new" if moved["new"] else ""
+    return (
+        f"Plan {pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight){new}\n\n"
+        f"{part['partitions']} partitions on {part['workers']['active']} workers, "
+        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, "
+        f"generation {document['generation']}\n\nPlan-Id: {document['plan']}\n"
+    )
+
+
 def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, Any]]:
     rows = plan.giants.astype(np.int64)
     named = sorted(zip((key.decode() for key in partitions.keys.texts(rows)), rows.tolist(), strict=True))
@@ -104,14 +117,17 @@ def _ratio(value: Fraction) -> float:
 def lines(report: Mapping[str, Any]) -> list[str]:
     """The report in a few lines."""
     (pool, part), *_ = report["pools"].items()
-    load, moved, subjects, files = part["load"], part["moved"], part["subjects"], part["files"]
+    load, moved, subjects, families, files = (part[name] for name in ("load", "moved", "subjects", "families", "files"))
     ratio = f", {moved['ratio']:.3f} of the least possible" if moved["count"] and moved["ratio"] else ""
+    several = part["consumers"] > part["workers"]["active"] + part["workers"]["draining"]
     found = [
         f"{pool}: {part['partitions']:,} partitions on {part['workers']['active']} workers"
         + (f" ({part['workers']['draining']} draining)" if part["workers"]["draining"] else ""),
         f"  load      {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share"
         + (f", {len(load['giants'])} giants apart" if load["giants"] else ""),
         f"  subjects  at most {subjects['max']} of {subjects['cap']} on one worker",
+        *([f"  consumers {part['consumers']}: a worker with too many subjects for one has several"] if several else []),
+        *([f"  families  {families['count']:,}, with {families['partitions']:,} partitions"] if families["count"] else []),
         f"  moved     {moved['count']:,} partitions, {moved['fraction']:.2%} of the weight{ratio}; {moved['new']:,} new",
         f"  files     {files['written']} written, {files['unchanged']} unchanged, {files['pruned']} pruned",
     ]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.errors import Refused
-from reconciler.partitions import gates
+from reconciler.partitions import gates, report
 from reconciler.partitions.composing import Draft, all_files, describe, draft, measured
 from reconciler.partitions.gathering import Gathered, gather, output_of
 from reconciler.partitions.output.commit import ATTRIBUTES, ATTRIBUTES_TEXT, Checkout, commit, preflight
@@ -43,6 +43,7 @@ class Made:
     report: dict[str, Any]
     output: Path
     commit: str = ""
+    """The newest that was made."""
 
 
 class _Clock:
@@ -67,18 +68,22 @@ def make(plan: PlanFile, how: How) -> Made:
     if how.dry_run:
         return _planned(plan, output, how)
     with claimed(output):
-        checkout = preflight(output) if how.commit else None
+        checkout = preflight(output, plan.spec.pool) if how.commit else None
+        earlier = ""
+        if checkout is not None and checkout.waiting is not None:
+            how.say(f"a plan that was written to {plan.spec.output} before waits for its commit")
+            earlier = _committed(checkout, checkout.waiting.report, checkout.waiting.hashes, how)
         made = _planned(plan, output, how)
         if not made.draft.differs:
-            return made
+            return replace(made, commit=earlier)
         files = dict(made.files)
-        if checkout is not None and not (output / ATTRIBUTES).exists():
+        if not (output / ATTRIBUTES).exists():
             files[ATTRIBUTES] = ATTRIBUTES_TEXT
         how.say(f"writing {len(files)} files to {plan.spec.output}")
         replace_tree(output, files, made.draft.gone)
         if checkout is None:
             return made
-        return _committed(plan, made, checkout, how)
+        return replace(made, commit=_committed(checkout, made.report, made.draft.tree.hashes, how))
 
 
 def _planned(plan: PlanFile, output: Path, how: How) -> Made:
@@ -94,20 +99,15 @@ def _planned(plan: PlanFile, output: Path, how: How) -> Made:
     if not how.dry_run:
         gates.refuse(verdicts)
     document = describe(plan.spec, gathered, drafted, verdicts)
-    clock.lap("render", f"{len(drafted.moves):,} moves, {len(drafted.written)} of {len(drafted.tree.files)} files differ")
+    moved, files = (document["pools"][plan.spec.pool][name] for name in ("moved", "files"))
+    differ = f"{files['written']:,} of {len(drafted.tree.files):,} files differ"
+    clock.lap("render", f"{moved['count']:,} partitions move, {moved['new']:,} are new; {differ}")
     document["seconds"] = clock.laps
     return Made(gathered, drafted, all_files(plan.spec, drafted, document), document, output)
 
 
-def _committed(plan: PlanFile, made: Made, checkout: Checkout, how: How) -> Made:
-    part = made.report["pools"][plan.spec.pool]
-    moved, load = part["moved"], part["load"]
-    title = f"Plan {plan.spec.pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight)"
-    body = (
-        f"{part['partitions']} partitions on {part['workers']['active']} workers, "
-        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, {moved['new']} new, "
-        f"generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
-    )
-    identity = commit(checkout, f"{title}\n\n{body}\n", made.draft.tree.hashes)
-    how.say(f"committed {identity[:12]}: {title}")
-    return Made(made.gathered, made.draft, made.files, made.report, made.output, identity)
+def _committed(checkout: Checkout, document: Mapping[str, Any], hashes: Mapping[str, str], how: How) -> str:
+    message = report.commit_message(document)
+    identity = commit(checkout, message, hashes)
+    how.say(f"committed {identity[:12]}: {message.partition(chr(10))[0]}")
+    return identity

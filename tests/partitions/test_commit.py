@@ -42,7 +42,7 @@ def test_a_commit_has_the_manifests_and_nothing_else(checkout: Desk) -> None:
     assert git(checkout, "diff", "--cached", "--name-only") == "mine.txt"
     message = git(checkout, "log", "-1", "--format=%B")
     assert message.startswith(
-        "Plan processor: 0 partitions moved (0.00% of the weight)\n\n100 partitions on 4 workers, load 1.000 to 1.000"
+        "Plan processor: 0 partitions moved (0.00% of the weight), 100 new\n\n100 partitions on 4 workers, load 1.000 to 1.000"
     )
     assert f"Plan-Id: {report['plan']}" in message
     assert git(checkout, "status", "--porcelain", "--", "manifests") == ""

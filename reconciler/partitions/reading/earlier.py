@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from reconciler.errors import InvalidInput
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
-from reconciler.partitions.reading.inputs import Previous
+from reconciler.partitions.reading.inputs import Previous, wild_ones
 from reconciler.partitions.reading.tables import TableFiles, no_column
 
 
@@ -42,4 +42,5 @@ def read_earlier(table: TableFiles, names: tuple[str, str]) -> Previous:
             sorted(filter(None, twice))[:EXAMPLES],
         )
     faults.refuse()
-    return Previous(subject, worker, frozenset(pc.unique(worker).to_pylist()), source="table")
+    known = frozenset(pc.unique(worker).to_pylist())
+    return Previous(subject, worker, known, source="table", families=wild_ones(subject, worker))

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.errors import InvalidInput
+from reconciler.partitions.families import Family, filters
 from reconciler.partitions.planning.keys import Keys
 from reconciler.partitions.planning.model import Ranks
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST, micro
-from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wrong
-from reconciler.partitions.reading.tables import TableFiles
+from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wild, wrong
+from reconciler.partitions.reading.tables import TableFiles, there_are
 from reconciler.partitions.reading.workers import check_named, usual_column
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
@@ -53,6 +54,8 @@ def read_partitions(table: TableFiles, spec: PartitionPlanSpec, workers: WorkerT
     _duplicates(table, spec, found, faults)
     if "unit" in found.columns:
         _units_agree(found, faults)
+    if "family" in found.columns:
+        _families_are_whole(found, faults)
     faults.refuse()
     if found.rows > spec.local_rows:
         raise TooMany(found.rows, spec.local_rows)
@@ -72,7 +75,7 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
     check_named(table, given.items())
     found = {name: usual_column(table, column, _USUAL[name]) for name, column in given.items()}
     problems = []
-    there = ", ".join(table.columns[:20])
+    there = there_are(table.columns)
     if template is not None:
         found["subject"] = None
         try:
@@ -80,13 +83,13 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
         except ValueError as error:
             problems.append(table.problem("bad-value", str(error), "template"))
         else:
-            message = f"no columns {', '.join(absent)}; there are {there}"
+            message = f"no columns {', '.join(absent)}; {there}"
             problems += [table.problem("unknown-column", message, "template")] if absent else []
     elif found["subject"] is None:
-        message = f"no column says the subject: name it in columns.subject, or give a template; there are {there}"
+        message = f"no column says the subject: name it in columns.subject, or give a template; {there}"
         problems.append(table.problem("missing-column", message, "columns"))
     if found["weight"] is None and not isinstance(columns.weight, int):
-        message = f"no column says the weight: name it in columns.weight, or write weight: 1 for equal ones; there are {there}"
+        message = f"no column says the weight: name it in columns.weight, or write weight: 1 for equal ones; {there}"
         problems.append(table.problem("missing-column", message, "columns"))
     if problems:
         raise InvalidInput(tuple(problems))
@@ -112,8 +115,14 @@ def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlan
         )
     subject = texts["subject"]
     _count(faults, "null-subject", "without a subject", pc.is_null(subject), pa.nulls(len(subject), pa.string()))
-    message = f"with a subject that is none (empty tokens, white space, wildcards, more than {LONGEST} characters)"
+    message = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
     _count(faults, "bad-subject", message, wrong(subject), subject)
+    if spec.families:
+        texts["family"] = filters(subject, [Family(pattern) for pattern in spec.families])
+        texts["unit"] = pc.coalesce(texts["unit"], texts["family"]) if "unit" in texts else texts["family"]
+    declared = pc.fill_null(pc.equal(subject, texts["family"]), fill_value=False) if spec.families else pa.scalar(value=False)
+    message = "with a wildcard that is no declared family (families: [dc.{tool}.>] declares one for each tool)"
+    _count(faults, "undeclared-wildcard", message, pc.and_not(wild(subject), declared), subject)
     constant = spec.partitions.columns.weight
     weight = (
         pa.array(np.full(len(batch), constant * MILLION)) if isinstance(constant, int) else micro(batch.column(used["weight"]))
@@ -160,8 +169,7 @@ def _keep(found: _Collected, read: Mapping[str, pa.Array], most: int, workers: W
         found.hashes.append(_hashes(subject))
         return
     kept = {"subject": subject, "weight": read["weight"], "pin": pa.array(pins), "zone": pa.array(zones)}
-    if "unit" in read:
-        kept["unit"] = read["unit"]
+    kept |= {name: read[name] for name in ("unit", "family") if name in read}
     for name, column in kept.items():
         found.columns.setdefault(name, []).append(column)
 
@@ -211,6 +219,14 @@ def _units_agree(found: _Collected, faults: Faults) -> None:
         faults.add(f"torn-unit-{name}", f"with a unit that has more than one {name}", len(torn), sorted(torn)[:EXAMPLES])
 
 
+def _families_are_whole(found: _Collected, faults: Faults) -> None:
+    """A family has one unit, which may be larger: whatever is read through one filter has one worker."""
+    table = pa.table({name: _whole(found, name, pa.string()) for name in ("family", "unit")})
+    units = table.group_by("family").aggregate([("unit", "count_distinct")])
+    torn = units.filter(pc.and_(pc.is_valid(units["family"]), pc.greater(units["unit_count_distinct"], 1)))["family"].to_pylist()
+    faults.add("torn-family", "with a family whose partitions have more than one unit", len(torn), sorted(torn)[:EXAMPLES])
+
+
 def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.int64]) -> pa.Array:
     """The subjects of these hashes, from a second look."""
     used = _columns(table, spec)
@@ -222,13 +238,14 @@ def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.in
 
 
 def _joined(found: _Collected) -> Partitions:
-    unit = _whole(found, "unit", pa.string()) if "unit" in found.columns else None
+    unit, family = (_whole(found, name, pa.string()) if name in found.columns else None for name in ("unit", "family"))
     return Partitions(
         _whole(found, "subject", pa.string()),
         _whole(found, "weight", pa.int64()).to_numpy(zero_copy_only=False),
         _whole(found, "pin", pa.int32()).to_numpy(zero_copy_only=False),
         _whole(found, "zone", pa.int32()).to_numpy(zero_copy_only=False),
         unit,
+        family,
     )
 
 

@@ -2,8 +2,7 @@ r"""Which texts are subjects, and subjects from templates.
 
 The classes of characters are written out: `\s` is something else in Java, in RE2 and in Python.
 
-Invariant: a text is good here exactly when `model.subjects` finds nothing wrong with it, it has no wildcard, and at most
-255 characters.
+Invariant: a text is good here exactly when `model.subjects` finds nothing wrong with it, and it has at most 255 characters.
 """
 
 from __future__ import annotations
@@ -28,9 +27,13 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 def wrong(column: pa.Array) -> pa.Array:
     """True where a text is no subject; nulls stay null."""
     well = pc.match_substring_regex(column, GOOD)
-    wild = pc.match_substring_regex(column, WILD)
     long = pc.greater(pc.utf8_length(column), LONGEST)
-    return pc.or_(pc.or_(pc.invert(well), wild), long)
+    return pc.or_(pc.invert(well), long)
+
+
+def wild(column: pa.Array) -> pa.Array:
+    """True where a text has a wildcard."""
+    return pc.match_substring_regex(column, WILD)
 
 
 def template_columns(template: str) -> list[str]:

@@ -26,6 +26,8 @@ from reconciler.partitions.reading.faults import Faults
 from reconciler.partitions.spec import CsvOptions, Table
 
 LOCAL_FORMATS = ("parquet", "csv")
+_DELIMITERS = {";": '";"', "\t": r'"\t"', "|": '"|"'}
+"""Besides the comma, and how YAML has them."""
 ROWS = 131_072
 """Of one batch."""
 
@@ -92,8 +94,14 @@ def open_table(plan: PlanFile, name: str, table: Table) -> TableFiles:
 
 def no_column(name: str, known: Sequence[str]) -> str:
     """What to say of a column that is not there."""
-    hint = suggest(name, known) or f"; there are {', '.join(known[:20])}"
-    return f"there is no column {quoted(name)}{hint}"
+    return f"there is no column {quoted(name)}{suggest(name, known) or f'; {there_are(known)}'}"
+
+
+def there_are(known: Sequence[str]) -> str:
+    """Which columns there are; of a CSV with another delimiter a single one."""
+    if len(known) == 1 and (found := next((sign for sign in _DELIMITERS if sign in known[0]), "")):
+        return f"there is only {quoted(known[0])}: options: {{delimiter: {_DELIMITERS[found]}}} splits it"
+    return f"there are {', '.join(known[:20])}"
 
 
 def _files(path: Path, format_: str) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ from reconciler.partitions.planning.model import Workers
 from reconciler.partitions.reading.faults import Faults
 from reconciler.partitions.reading.inputs import WorkerTableRows
 from reconciler.partitions.reading.numbers import micro
-from reconciler.partitions.reading.tables import TableFiles, no_column
+from reconciler.partitions.reading.tables import TableFiles, no_column, there_are
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
 _ID = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9]")
@@ -71,7 +71,7 @@ def read_workers(table: TableFiles, spec: PartitionPlanSpec) -> WorkerTableRows:
     check_named(table, given.items())
     found = {field: usual_column(table, name, USUAL[field]) for field, name in given.items()}
     if found["worker"] is None:
-        message = f"no column says which worker: name it in columns.worker; there are {', '.join(table.columns[:20])}"
+        message = f"no column says which worker: name it in columns.worker; {there_are(table.columns)}"
         raise InvalidInput((table.problem("missing-column", message, "columns"),))
     used = {field: column for field, column in found.items() if column is not None}
     if spec.zones == "ignore":
