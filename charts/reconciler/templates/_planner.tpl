@@ -1,3 +1,7 @@
+{{- define "reconciler.plannerRepository" -}}
+{{- default .Values.source.gitSync.repository .Values.planner.git.repository -}}
+{{- end -}}
+
 {{- define "reconciler.plannerContainer" -}}
 image: {{ include "reconciler.image" (list .Values.planner.image .Chart.AppVersion) }}
 imagePullPolicy: {{ .Values.planner.image.pullPolicy }}

@@ -24,6 +24,8 @@ initContainers:
   - --root=/manifests
   - --link=current
   - --max-failures=-1
+  # The daemon may be reading what the last commit was.
+  - --stale-worktree-timeout=5m
   - --http-bind=:8081
   {{- if .secretName }}
   {{- if include "reconciler.overSsh" .repository }}
