@@ -52,8 +52,9 @@ check: setup ## Lint, types, layers, dependencies, generated docs, chart, Docker
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry reconciler
-	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py --check)
-	$(if $(wildcard charts/reconciler),$(BIN)/helm lint charts/reconciler)
+	$(if $(wildcard tools/generate_docs.py),$(BIN)/python -m tools.generate_docs --check)
+	@for values in charts/reconciler/ci/*-values.yaml; do \
+	  $(BIN)/helm lint --strict --quiet charts/reconciler --values "$$values" || exit 1; done
 	$(BIN)/hadolint Dockerfile
 
 format: setup ## Format and fix what can be fixed
@@ -64,7 +65,7 @@ bench: setup ## Measure the limits on real servers, one line of JSON each (QUICK
 	@$(MEMORY) QUICK=$(QUICK) $(BIN)/python -m tools.bench
 
 docs: setup ## Write the generated docs anew
-	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py,@echo "no generated docs yet")
+	$(if $(wildcard tools/generate_docs.py),$(BIN)/python -m tools.generate_docs,@echo "no generated docs yet")
 
 soak: setup ## Repeat the tests that depend on timing (SOAK_RUNS, SOAK_ROOMS)
 	@for run in $$(seq $(SOAK_RUNS)); do echo "run $$run of $(SOAK_RUNS)"; $(TESTS) --all $(SOAK_ROOMS) -- -q || exit 1; done

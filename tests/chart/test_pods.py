@@ -6,14 +6,13 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import nkeys
+import nkeys  # type: ignore[import-untyped]  # has no types
 import pytest
 import yaml
 
 from tests.support.account.wire import Wire
-from tests.support.chart.helm import CHART, SMALLEST, Json, pod_templates, rendered
+from tests.support.chart.helm import CHART, Json, pod_templates, rendered
 from tests.support.chart.node import Container, container, needs_root, ran
 from tests.support.chart.volumes import Volumes
 from tests.support.clock.until import until
@@ -23,6 +22,7 @@ from tests.support.server.certificates import Pki
 from tests.support.server.process import Server
 
 NATS = 4222
+WRITABLE = "/tmp"  # noqa: S108 - of the container
 NO_LOGIN = {"secretName": "", "creds": ""}
 ORDERS = {
     "apiVersion": "reconciler/v1",
@@ -55,6 +55,7 @@ class Repository:
         self._git("init", "-q", "-b", "main", str(root))
 
     def commit(self, *documents: Json) -> None:
+        """These are the manifests now."""
         (self.root / "manifests").mkdir(exist_ok=True)
         (self.root / "manifests" / "shop.yaml").write_text(text_of(*documents), encoding="utf-8")
         self._git("-C", str(self.root), "add", "--all")
@@ -95,12 +96,14 @@ async def test_a_container_is_what_it_says_it_is(tmp_path: Path) -> None:
     """The others prove nothing unless it is another user in a tree that it cannot write to, without any rights."""
     pod = daemon_pod(CHART / "ci" / "inline-values.yaml")
     volumes = Volumes(pod, tmp_path / "pod", {"nats": {"context.json": b"{}"}})
-    script = "id -u; id -G; echo $$; for at in / /manifests /credentials/nats /opt/reconciler /tmp; do touch $at/x && echo $at; done; "
+    script = (
+        "id -u; id -G; echo $$; for at in / /manifests /credentials/nats /opt/reconciler /tmp; do touch $at/x && echo $at; done; "
+    )
     script += "grep CapEff /proc/self/status; cat /credentials/nats/context/reconciler.json"
     code, said = await ran(pod, "reconciler", volumes, command=["sh", "-c", script], args=[])
     refused = [line for line in said.splitlines() if "touch" in line]
     left = [line for line in said.splitlines() if line not in refused]
-    assert (code, left) == (0, ["65532", "65532", "1", "/tmp", "CapEff:\t0000000000000000", "{}"]), said
+    assert (code, left) == (0, ["65532", "65532", "1", WRITABLE, "CapEff:\t0000000000000000", "{}"]), said
     assert len(refused) == 4
     assert all("Read-only file system" in line for line in refused), said
 
@@ -131,7 +134,7 @@ async def test_two_of_them_keep_what_git_says_with_the_rights_that_permissions_p
             await leader.until(settled)
 
             repository.commit(ORDERS, BILLING)
-            commit = [volumes.sync("manifests", repository.root) for volumes in pair][0]
+            (commit,) = {volumes.sync("manifests", repository.root) for volumes in pair}
             document = await leader.until(lambda now: settled(now) and now["summary"]["Synced"] == 2)
             assert document["revision"] == commit
             await follower.until(lambda now: bool(now["revision"] == commit))
@@ -162,7 +165,10 @@ async def test_a_pod_that_starts_during_an_outage_is_not_restarted(tmp_path: Pat
     """The startup probe looks at the process alone: NATS may come later, and go."""
     case = CHART / "ci" / "inline-values.yaml"
     pod = daemon_pod(case)
-    probes = {name: pod["spec"]["containers"][0][name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    probes = {
+        name: pod["spec"]["containers"][0][name]["httpGet"]["path"]
+        for name in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
     assert probes == {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
     volumes = Volumes(pod, tmp_path / "pod", {"nats": {"context.json": b'{"url": "nats://nats:4222"}'}})
     volumes.publish("manifests", {"orders.yaml": text_of(ORDERS)})

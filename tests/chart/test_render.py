@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]  # has no types
 import pytest
 import yaml
 
@@ -74,8 +74,9 @@ def test_every_pod_is_restricted(case: Path) -> None:
         spec = pod["spec"]
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False, "a Service called nats would set variables of ours"
-        assert spec["securityContext"] | {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532} == (
-            spec["securityContext"]
+        assert (
+            spec["securityContext"] | {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
+            == (spec["securityContext"])
         )
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
@@ -107,7 +108,10 @@ def test_what_selects_pods_selects_exactly_those_of_the_daemon(case: Path) -> No
     deployment = only(objects, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     others = [pod["metadata"]["labels"] for name, pod in pod_templates(objects).items() if not name.startswith("Deployment/")]
-    selectors = {"Deployment": deployment["spec"]["selector"]["matchLabels"], "Service": only(objects, "Service")["spec"]["selector"]}
+    selectors = {
+        "Deployment": deployment["spec"]["selector"]["matchLabels"],
+        "Service": only(objects, "Service")["spec"]["selector"],
+    }
     for one in objects:
         if one["kind"] in {"PodDisruptionBudget", "PodMonitor"}:
             selectors[one["kind"]] = one["spec"]["selector"]["matchLabels"]
@@ -126,7 +130,9 @@ def test_monitors_find_the_port_by_its_name(case: Path) -> None:
     for one in objects:
         if one["kind"] == "ServiceMonitor":
             assert one["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-            assert {endpoint["port"] for endpoint in one["spec"]["endpoints"]} <= {port["name"] for port in service["spec"]["ports"]}
+            assert {endpoint["port"] for endpoint in one["spec"]["endpoints"]} <= {
+                port["name"] for port in service["spec"]["ports"]
+            }
         if one["kind"] == "PodMonitor":
             assert {endpoint["port"] for endpoint in one["spec"]["podMetricsEndpoints"]} <= named_ports
 
@@ -135,7 +141,13 @@ def test_monitors_find_the_port_by_its_name(case: Path) -> None:
 def test_what_never_may_change_does_not(case: Path) -> None:
     """Selectors are immutable: an upgrade of chart, application or settings must not touch them."""
     before = only(of(case), "Deployment")
-    more: Json = {"replicas": 5, "podLabels": {"more": "yes"}, "image": {"tag": "9.9.9"}, "run": {"interval": "2m"}, "environment": "test"}
+    more: Json = {
+        "replicas": 5,
+        "podLabels": {"more": "yes"},
+        "image": {"tag": "9.9.9"},
+        "run": {"interval": "2m"},
+        "environment": "test",
+    }
     after = only(rendered(case, more), "Deployment")
     assert after["metadata"]["name"] == before["metadata"]["name"]
     assert after["spec"]["selector"] == before["spec"]["selector"]
@@ -149,7 +161,12 @@ def test_other_manifests_restart_nothing_and_other_settings_do() -> None:
         return found
 
     assert template({"source": {"configMap": {"manifests": {"orders.yaml": "other: text"}}}}) == template()
-    for more in ({"run": {"policy": "sync"}}, {"owner": "other"}, {"nats": {"url": "nats://other:4222"}}, {"run": {"dryRun": True}}):
+    for more in (
+        {"run": {"policy": "sync"}},
+        {"owner": "other"},
+        {"nats": {"url": "nats://other:4222"}},
+        {"run": {"dryRun": True}},
+    ):
         assert template(more) != template()
 
 

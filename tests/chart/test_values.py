@@ -30,11 +30,19 @@ WRONG: tuple[tuple[str, Json, tuple[str, ...]], ...] = (
     ("no source", {"source": {"type": ""}}, ("source.type", "gitSync")),
     ("a source that does not exist", {"source": {"type": "s3"}}, ("source.type", "existingVolume")),
     ("no repository", {"source": {"type": "gitSync"}}, ("source.gitSync.repository",)),
-    ("a password in a repository", {**GIT, "source": {"type": "gitSync", "gitSync": {"repository": "https://me:pw@h/a"}}}, ("repository",)),
+    (
+        "a password in a repository",
+        {**GIT, "source": {"type": "gitSync", "gitSync": {"repository": "https://me:pw@h/a"}}},
+        ("repository",),
+    ),
     ("a folder outside", {"source": {"path": "../etc"}}, ("source.path",)),
     ("two ConfigMaps", {"source": {"configMap": {"manifests": {"a.yaml": ""}}}}, ("source.configMap",)),
     ("no ConfigMap", {"source": {"configMap": {"name": ""}}}, ("source.configMap",)),
-    ("manifests that nobody would read", {"source": {"configMap": {"manifests": {"a.txt": ""}}}}, ("source.configMap.manifests",)),
+    (
+        "manifests that nobody would read",
+        {"source": {"configMap": {"manifests": {"a.txt": ""}}}},
+        ("source.configMap.manifests",),
+    ),
     ("no volume", {"source": {"type": "existingVolume"}}, ("source.existingVolume",)),
     ("two volumes", {"source": {"type": "existingVolume", "existingVolume": {"a": {}, "b": {}}}}, ("source.existingVolume",)),
     ("a Secret and no key", {"nats": {"auth": {"secretName": "nats"}}}, ("nats.auth", "creds")),
@@ -43,8 +51,16 @@ WRONG: tuple[tuple[str, Json, tuple[str, ...]], ...] = (
     ("a certificate from nowhere", {"nats": {"tls": {"clientCertificate": True}}}, ("nats.tls.secretName",)),
     ("a name that Kubernetes does not take", {"nats": {"tls": {"secretName": "My_Secret"}}}, ("nats.tls.secretName",)),
     ("both monitors", {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, ("serviceMonitor", "podMonitor")),
-    ("a planner that cannot push", {"planner": {"enabled": True, "git": {"repository": "https://h/a"}}}, ("planner.git.pushSecretName",)),
-    ("a planner without a repository", {"planner": {"enabled": True, "git": {"pushSecretName": "p"}}}, ("planner.git.repository",)),
+    (
+        "a planner that cannot push",
+        {"planner": {"enabled": True, "git": {"repository": "https://h/a"}}},
+        ("planner.git.pushSecretName",),
+    ),
+    (
+        "a planner without a repository",
+        {"planner": {"enabled": True, "git": {"pushSecretName": "p"}}},
+        ("planner.git.repository",),
+    ),
     ("an end that comes too soon", {"terminationGracePeriodSeconds": 5}, ("terminationGracePeriodSeconds",)),
     ("a digest that is none", {"image": {"digest": "latest"}}, ("image.digest",)),
     ("a port that is none", {"networkPolicy": {"egressPorts": [70000]}}, ("networkPolicy.egressPorts.0",)),
@@ -95,10 +111,12 @@ def test_schema_and_values_name_the_same() -> None:
     """A value that the schema does not know would be refused, and one that only it knows is documented nowhere."""
     schema: Json = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     values: Json = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    known = {}
+    known: dict[tuple[str, ...], Json] = {}
     for path, group in groups(schema, schema):
         assert group["additionalProperties"] is False, path
-        known |= {(*path, name) for name in group["properties"]} and {(*path, name): inner for name, inner in group["properties"].items()}
+        known |= {(*path, name) for name in group["properties"]} and {
+            (*path, name): inner for name, inner in group["properties"].items()
+        }
     raw = {"resources", "startupProbe", "livenessProbe", "readinessProbe"}
     for path in leaves(values):
         assert path in known or any(part in raw | {"labels", "author"} for part in path), path
@@ -109,3 +127,12 @@ def test_schema_and_values_name_the_same() -> None:
         for name in path:
             assert name in at, path
             at = at[name]
+
+
+def test_the_values_of_the_readme_render() -> None:
+    text = (CHART / "README.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(block.partition("\n```")[0]) for block in text.split("```yaml\n")[1:]]
+    assert len(blocks) == 2
+    first, planner = blocks
+    assert rendered(first)
+    assert [one["kind"] for one in rendered(first, planner)].count("CronJob") == 1

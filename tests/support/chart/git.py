@@ -1,4 +1,4 @@
-"""A server of git over HTTP on loopback: who has the password of a reader may fetch, who has that of a writer may push as well."""
+"""A server of git over HTTP on loopback: with the password of a reader one may fetch, with that of a writer push as well."""
 
 from __future__ import annotations
 

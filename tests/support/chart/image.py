@@ -1,7 +1,7 @@
 """What an image of the Dockerfile would bring, put together from what is here.
 
-The interpreter, the installed packages, this checkout's `reconciler` and the system's programs; entry point, environment and user are the
-Dockerfile's own words.
+The interpreter, the installed packages, this checkout's `reconciler` and the system's programs; entry point and environment are
+the Dockerfile's own words.
 """
 
 from __future__ import annotations

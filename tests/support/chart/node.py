@@ -1,7 +1,7 @@
-"""Runs containers of rendered pods without a container engine: command, arguments, environment, mounts, user and groups as rendered.
+"""Runs containers of rendered pods without an engine: command, arguments, environment, mounts, user and groups as rendered.
 
-Each has a network, a tree and processes of its own (`sandbox`); what is to reach it, or be reached by it, goes over sockets that the
-sandbox hands out.
+Each has a network, a tree and processes of its own (`sandbox`); what is to reach it, or be reached by it, goes over sockets that
+the sandbox hands out.
 Invariant: every container is gone when its block is left, and so is its network.
 """
 
@@ -176,7 +176,7 @@ async def container(
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with log.open("wb") as sink, theirs:
         command = [*_UNSHARE, sys.executable, "-S", str(Path(sandbox.__file__))]
-        process = await asyncio.create_subprocess_exec(*command, stdin=theirs, stdout=sink, stderr=sink)
+        process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno(), stdout=sink, stderr=sink)
     running = Container(name, log, process, ours, spec)
     try:
         await running._begin(_as_told(pod["spec"], spec, Image.of(stage), volumes) | {"root": str(root)}, relays or {})
@@ -196,7 +196,7 @@ def _as_told(pod: Json, spec: Json, image: Image, volumes: Volumes) -> Json:
     environ = dict(image.environ)
     for each in spec.get("env", ()):
         environ[each["name"]] = _value(each, environ, volumes.secrets)
-    command = [*spec.get("command", image.entrypoint), *spec.get("args", () if "command" in spec else ())]
+    command = [*spec.get("command", image.entrypoint), *spec.get("args", ())]
     context = pod["securityContext"] | spec["securityContext"]
     assert context["runAsNonRoot"]
     assert not context["allowPrivilegeEscalation"]
@@ -263,4 +263,3 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         pass
     finally:
         writer.close()
-

@@ -2,8 +2,9 @@
 
     unshare --mount --net --pid --fork --kill-child python sandbox.py < socket
 
-A script, because it has to be root in namespaces of its own. What it is asked for comes as JSON over the socket that is its stdin:
-`start` (once), `listen` and `connect` (answered with a socket of the container's network), `signal`. It ends as the container ends.
+A script, because it has to be root in namespaces of its own. What it is asked for comes as JSON over the socket that is its
+stdin: `start` (once), `listen` and `connect` (answered with a socket of the container's network), `signal`. It ends as the
+container ends.
 Invariant: the container can change nothing outside its writable volumes.
 """
 
@@ -84,7 +85,7 @@ def _start(container: dict[str, Any], asked: socket.socket) -> int:
         asked.close()
         _become(container)
     except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
-        print(f"the container cannot start: {error!r}", file=sys.stderr, flush=True)
+        os.write(2, f"the container cannot start: {error!r}\n".encode())
     os._exit(127)
 
 
@@ -120,7 +121,7 @@ def _become(container: dict[str, Any]) -> NoReturn:
     for folder in environ["PATH"].split(":"):
         found = os.path.join(folder, program)  # noqa: PTH118 - as execvp does it
         if os.access(found, os.X_OK):
-            os.execve(found, container["command"], environ)
+            os.execve(found, container["command"], environ)  # noqa: S606 - that is what it is for
     msg = f"{program} is not on PATH {environ['PATH']}"
     raise FileNotFoundError(msg)
 
