@@ -26,6 +26,7 @@ def of(case: Path) -> list[Json]:
     return rendered(case)
 
 
+pytestmark = pytest.mark.xdist_group("what helm renders")  # in one process, where it is rendered once
 cases = pytest.mark.parametrize("case", CASES, ids=named)
 
 
@@ -128,6 +129,9 @@ def test_monitors_find_the_port_by_its_name(case: Path) -> None:
     named_ports = {port["name"] for port in container["ports"]}
     assert {port["targetPort"] for port in service["spec"]["ports"]} <= named_ports
     for one in objects:
+        if "Monitor" in one["kind"]:
+            (relabeling,) = next(iter(one["spec"].get("endpoints") or one["spec"]["podMetricsEndpoints"]))["relabelings"]
+            assert (relabeling["targetLabel"], relabeling["replacement"]) == ("job", one["metadata"]["name"])
         if one["kind"] == "ServiceMonitor":
             assert one["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
             assert {endpoint["port"] for endpoint in one["spec"]["endpoints"]} <= {
@@ -185,18 +189,32 @@ def test_nothing_may_ask_kubernetes_for_anything() -> None:
 def test_the_chart_is_of_the_version_of_the_program() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["appVersion"] == __version__
-    image = only(rendered(SMALLEST), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert image.endswith(f":{__version__}")
+    named = {each["name"]: each["image"] for each in yaml.safe_load(chart["annotations"]["artifacthub.io/images"])}
+    pods = pod_templates(rendered(CHART / "ci" / "planner-ssh-values.yaml")).values()
+    assert {container["image"] for pod in pods for container in containers(pod)} == set(named.values())
+    assert named["reconciler"].endswith(f"/reconciler:{__version__}")
+    assert named["reconciler-planner"].endswith(f"/reconciler-planner:{__version__}")
+
+
+def test_where_the_platform_chooses_users_none_is_named() -> None:
+    """As OpenShift wants it."""
+    nobody: Json = {"runAsUser": None, "runAsGroup": None}
+    values: Json = {"podSecurityContext": nobody | {"fsGroup": None}, "source": {"gitSync": {"securityContext": nobody}}}
+    for pod in pod_templates(rendered(CHART / "ci" / "planner-ssh-values.yaml", values)).values():
+        for context in (pod["spec"]["securityContext"], *(each["securityContext"] for each in containers(pod))):
+            assert not {"runAsUser", "runAsGroup", "fsGroup"} & context.keys()
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
 
 
 def test_alerts_and_dashboard_are_the_files_as_they_are() -> None:
     """No template of ours may touch theirs: both are full of braces."""
     objects = of(CHART / "ci" / "service-monitor-values.yaml")
-    groups = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    files = [CHART / "files" / f"{name}.yaml" for name in ("alerts", "rules")]
+    groups = [group for file in files for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]]
     assert only(objects, "PrometheusRule")["spec"] == {"groups": groups}
     (text,) = only(objects, "ConfigMap", "-dashboard")["data"].values()
     assert json.loads(text) == json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
-    assert groups
+    assert len(groups) >= len(files)
     assert json.loads(text)["panels"]
 
 

@@ -117,7 +117,7 @@ def test_schema_and_values_name_the_same() -> None:
         known |= {(*path, name) for name in group["properties"]} and {
             (*path, name): inner for name, inner in group["properties"].items()
         }
-    raw = {"resources", "startupProbe", "livenessProbe", "readinessProbe"}
+    raw = {"resources", "podSecurityContext", "startupProbe", "livenessProbe", "readinessProbe"}
     for path in leaves(values):
         assert path in known or any(part in raw | {"labels", "author"} for part in path), path
     for path in known:

@@ -1,11 +1,14 @@
-"""The chart on a real Kubernetes API server: installed, upgraded, rolled back and removed, in namespaces that want pods restricted.
+"""The chart on a real Kubernetes API server: installed, upgraded, rolled back, removed, where pods have to be restricted.
 
 There is no kubelet: what the pods do is the matter of tests/chart.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +121,23 @@ def test_the_api_server_takes_every_pod_and_applying_again_changes_nothing(kuber
 def as_pod(template: Json) -> Json:
     """A pod as a controller would make it of a template."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "tried-"}, "spec": template["spec"]}
+
+
+def test_helm_test_leaves_nothing_behind(kubernetes: Cluster) -> None:
+    """The pod succeeds because this test says so: there is no kubelet. That it does is the matter of tests/chart."""
+    release = Release(kubernetes, "helm-test")
+    release.helm("install", RELEASE, CHART, "--values", CHART / "ci" / "inline-values.yaml")
+    path = f"/api/v1/namespaces/{release.namespace}/pods/shop-reconciler-plan"
+    with ThreadPoolExecutor(1) as other:
+        tested = other.submit(release.helm, "test", RELEASE)
+        while not tested.done():
+            with suppress(NotLikeThat):
+                status = {"status": {"phase": "Succeeded"}}
+                kubernetes.call("PATCH", f"{path}/status", status, "application/merge-patch+json")
+            time.sleep(0.05)
+        assert "Phase:          Succeeded" in tested.result()
+    release.helm("uninstall", RELEASE)
+    assert kubernetes.everything(release.namespace) == []
 
 
 def test_a_pod_that_is_not_restricted_is_warned_of_and_refused(kubernetes: Cluster, tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ initContainers:
     periodSeconds: 2
     failureThreshold: 60
   securityContext:
-    runAsUser: 65533
-    runAsGroup: 65533
+    {{- with .securityContext }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
     {{- include "reconciler.restricted" $ | nindent 4 }}
   {{- with .resources }}
   resources: {{- toYaml . | nindent 4 }}

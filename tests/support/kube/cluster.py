@@ -1,4 +1,4 @@
-"""A Kubernetes API server with an etcd of its own, on loopback. Nothing runs there: there is no kubelet and there are no controllers.
+"""A Kubernetes API server with an etcd of its own, on loopback. Nothing runs there: no kubelet, no controllers.
 
 Invariant: both processes and all their files are gone when the block is left.
 """
@@ -108,7 +108,11 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         first = stack.enter_context(_running(database, folder / "etcd.log"))
         _until(lambda: _answers(f"http://127.0.0.1:{etcd}/health"), first, folder / "etcd.log")
         server = [program("kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{etcd}", f"--secure-port={api}"]
-        server += ["--bind-address=127.0.0.1", f"--cert-dir={folder / 'certificates'}", f"--token-auth-file={folder / 'tokens.csv'}"]
+        server += [
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={folder / 'certificates'}",
+            f"--token-auth-file={folder / 'tokens.csv'}",
+        ]
         server += ["--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC", "--endpoint-reconciler-type=none"]
         server += ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"]
         server += [f"--service-account-signing-key-file={key}"]
@@ -185,5 +189,3 @@ def _free_ports(number: int) -> list[int]:
     for each in held:
         each.close()
     return ports
-
-

@@ -1,6 +1,6 @@
 """A Kubernetes API server, its etcd, and the definitions of the Prometheus operator, from their Go modules.
 
-Built once (some minutes) and kept per user, as old versions of nats-server are; every module is checked against the `go.sum` beside it.
+Built once (some minutes) and kept per user, as old versions of nats-server are; modules are checked against the `go.sum` here.
 Invariant: a program in the cache is complete, and was built from exactly what `go.mod` and `go.sum` say now.
 """
 
@@ -75,7 +75,7 @@ def _go(module: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: os.nice(19),  # noqa: PLW1509 - the child only asks the kernel to be patient with it
+        preexec_fn=lambda: os.nice(19),
     )
     if done.returncode != 0:
         msg = f"go {' '.join(arguments)} in {module.name}:\n{done.stderr[-4000:]}"
