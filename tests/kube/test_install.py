@@ -18,7 +18,7 @@ import yaml
 from tests.support.chart.helm import CASES, CHART, SMALLEST, helm, named, only, pod_templates, rendered
 from tests.support.kube.cluster import Cluster, NotLikeThat, cluster
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(900)]
 
 Json = dict[str, Any]
 RELEASE = "shop"
