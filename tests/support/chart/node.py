@@ -16,7 +16,7 @@ import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Container:
     _asked: socket.socket
     _spec: Json
     _relays: list[asyncio.Server] = field(default_factory=list)
+    _relayed: set[asyncio.Task[None]] = field(default_factory=set)
 
     def log(self) -> str:
         """All it has written."""
@@ -131,12 +132,16 @@ class Container:
         assert listening is not None
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                there = await asyncio.open_connection("127.0.0.1", to)
-            except OSError:
-                writer.close()
-                return
-            await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
+            task = asyncio.current_task()
+            assert task is not None
+            self._relayed.add(task)
+            writers = [writer]
+            with suppress(OSError, asyncio.CancelledError):  # cancelled at the end, which asyncio would report
+                there, further = await asyncio.open_connection("127.0.0.1", to)
+                writers.append(further)
+                await asyncio.gather(_pump(reader, further), _pump(there, writer))
+            for each in writers:
+                each.close()
 
         self._relays.append(await asyncio.start_server(serve, sock=listening))
 
@@ -155,9 +160,12 @@ class Container:
         await self._ask({"start": start})
 
     async def _end(self) -> None:
+        await self.kill()
         for relay in self._relays:
             relay.close()
-        await self.kill()
+        for task in self._relayed:
+            task.cancel()
+        await asyncio.gather(*self._relayed, return_exceptions=True)
         self._asked.close()
 
 
@@ -255,11 +263,7 @@ def _fetch(connected: socket.socket, method: str, path: str, headers: Mapping[st
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+    writer.close()

@@ -80,13 +80,13 @@ class Cluster:
         return f"{root}/namespaces/{namespace}/{plural}/{one['metadata']['name']}"
 
     def everything(self, namespace: str) -> list[str]:
-        """Every object of a namespace, of whatever kind."""
+        """Every object of a namespace, of whatever kind, but for what the server notes down about them and forgets by itself."""
         groups = ["/api/v1"]
         groups += [f"/apis/{group['preferredVersion']['groupVersion']}" for group in self.call("GET", "/apis")["groups"]]
         found = []
         for group in groups:
             for kind in self.call("GET", group)["resources"]:
-                if kind["namespaced"] and "list" in kind["verbs"]:
+                if kind["namespaced"] and "list" in kind["verbs"] and kind["name"] != "events":
                     listed = self.call("GET", f"{group}/namespaces/{namespace}/{kind['name']}")["items"]
                     found += [f"{kind['name']}/{one['metadata']['name']}" for one in listed]
         return found
