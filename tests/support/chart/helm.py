@@ -41,7 +41,7 @@ def helm(*arguments: str | Path, stdin: str = "", environ: Mapping[str, str] | N
     """Runs it to its end, whatever that is."""
     home = dict.fromkeys(("HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"), NOWHERE)
     command = [str(HELM), *map(str, arguments)]
-    environ = {"PATH": os.environ["PATH"], **home, **(environ or {})}
+    environ = {"PATH": os.environ["PATH"], "HOME": NOWHERE, **home, **(environ or {})}
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, env=environ)
 
 
