@@ -15,7 +15,7 @@ MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_ROOMS ?= test_support.py jetstream engine acceptance
 
-.PHONY: help setup run test test-all test-matrix check format bench docs soak mutants lock clean
+.PHONY: help setup run test test-all test-matrix test-kube check format bench docs soak mutants lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,14 +46,18 @@ test-all: setup ## Everything, also what takes long, on the newest nats-server a
 test-matrix: setup ## What depends on the server, on every supported version and on a cluster
 	@RECONCILER_TEST_VERSIONS=$(MATRIX) $(TESTS) --all -- -m matrix
 
+test-kube: setup ## The chart on a real Kubernetes API server, which is built once (needs Go; 5 to 15 minutes)
+	@$(TESTS) --all --side-by-side 2 kube -- -m kube
+
 check: setup ## Lint, types, layers, dependencies, generated docs, chart, Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry reconciler
-	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py --check)
-	$(if $(wildcard charts/reconciler),$(BIN)/helm lint charts/reconciler)
+	$(if $(wildcard tools/generate_docs.py),$(BIN)/python -m tools.generate_docs --check)
+	@for values in charts/reconciler/ci/*-values.yaml; do \
+	  $(BIN)/helm lint --strict --quiet charts/reconciler --values "$$values" || exit 1; done
 	$(BIN)/hadolint Dockerfile
 
 format: setup ## Format and fix what can be fixed
@@ -64,7 +68,7 @@ bench: setup ## Measure the limits on real servers, one line of JSON each (QUICK
 	@$(MEMORY) QUICK=$(QUICK) $(BIN)/python -m tools.bench
 
 docs: setup ## Write the generated docs anew
-	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py,@echo "no generated docs yet")
+	$(if $(wildcard tools/generate_docs.py),$(BIN)/python -m tools.generate_docs,@echo "no generated docs yet")
 
 soak: setup ## Repeat the tests that depend on timing (SOAK_RUNS, SOAK_ROOMS)
 	@for run in $$(seq $(SOAK_RUNS)); do echo "run $$run of $(SOAK_RUNS)"; $(TESTS) --all $(SOAK_ROOMS) -- -q || exit 1; done

@@ -1,5 +1,7 @@
 """Writes the pages of the documentation that are made from the program itself; `--check` only compares.
 
+    python -m tools.generate_docs [--check]
+
 Invariant: the same program gives the same pages, whatever the terminal and the environment.
 """
 
@@ -21,6 +23,7 @@ from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
 from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
 from reconciler.render.graph_svg import svg
+from tools.chart_readme import CHART, readme
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- Written by tools/generate_docs.py (`make docs`); changes made here are lost. -->"
@@ -31,13 +34,14 @@ def main() -> int:
     made = {"fields": _fields_page, "cli": _cli_page, "metrics": _metrics_page}
     pages = {DOCS / f"{name}.md": _page(lines()) for name, lines in made.items()}
     pages[DOCS / "graph.svg"] = _picture()
+    pages[CHART / "README.md"] = readme()
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")
         return 0
     stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
-        print(f"docs/{path.name} is out of date: run `make docs`", file=sys.stderr)
+        print(f"{path.relative_to(DOCS.parent)} is out of date: run `make docs`", file=sys.stderr)
     return 1 if stale else 0
 
 
