@@ -136,7 +136,7 @@ class Passes:
         state.board.full_plan(counts=plan.summary, refused=plan.refused, fingerprint=plan.fingerprint)
         for _ in state.board.looking(desired, planned.live, (*plan.changes, *plan.left)):
             await asyncio.sleep(0)  # whoever renews the lease needs this loop
-        state.telemetry.consumers(await asyncio.to_thread(backlog, planned.live, rules.owner))
+        state.telemetry.backlog.seen(await asyncio.to_thread(backlog, planned.live, rules.owner))
         self._aftermath.silent(planned.live.unknown)
         if plan.refused:
             report.result, report.error = "refused", "; ".join(str(reason) for reason in plan.refused)

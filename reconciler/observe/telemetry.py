@@ -18,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.errors import Problem
 from reconciler.model import units
 from reconciler.model.identity import KINDS, Key
-from reconciler.observe.backlog import Backlog
+from reconciler.observe.backlog import BacklogNews
 from reconciler.observe.events import Event, Events
 from reconciler.observe.metrics import (
     ACTIONS,
@@ -101,6 +101,7 @@ class Telemetry:
         self._authors: set[str] = set()
         """Whose drifts are counted by name."""
         self.sources = SourceNews(metrics, self._log, self._tell)
+        self.backlog = BacklogNews(metrics, self._log)
         self.pools = PoolNews(metrics, self._log, self._tell)
 
     def render(self) -> bytes:
@@ -188,12 +189,6 @@ class Telemetry:
     def in_backoff(self, counts: Mapping[str, int]) -> None:
         """How many resources wait for their next try, by kind."""
         set_all(self._metrics.backoff, product(KINDS), by_kind(counts))
-
-    def consumers(self, behind: Backlog) -> None:
-        """How far behind our consumers are, as a look at everything found them."""
-        self._metrics.consumer_pending.set(behind.pending)
-        self._metrics.consumer_unacknowledged.set(behind.unacknowledged)
-        self._metrics.consumers_full.set(behind.full)
 
     def resources(self, counts: Mapping[tuple[str, str], int]) -> None:
         """How many resources there are, by kind and state (`OutOfSync`)."""

@@ -14,6 +14,8 @@ from tests.support.account.wire import Wire
 from tests.support.account.work import Work
 from tests.support.values import build
 
+CONSUMER = Key("Consumer", "c", "S")
+
 
 def of(*seen: LiveConsumer) -> Backlog:
     """Of these on one stream, for us."""
@@ -36,11 +38,11 @@ def one(pending: int, unacknowledged: int, most: int, owner: str = "default", *,
     ("numbers", "expected"),
     [
         ((0, 0, 5), Backlog()),
-        ((1, 4, 5), Backlog(1, 4, 0)),
-        ((1, 5, 5), Backlog(1, 5, 1)),
-        ((0, 5, 5), Backlog(0, 5, 0)),
-        ((7, 9999, -1), Backlog(7, 9999, 0)),
-        ((7, 0, 0), Backlog(7, 0, 0)),
+        ((1, 4, 5), Backlog(1, 4)),
+        ((1, 5, 5), Backlog(1, 5, frozenset({CONSUMER}))),
+        ((0, 5, 5), Backlog(0, 5)),
+        ((7, 9999, -1), Backlog(7, 9999)),
+        ((7, 0, 0), Backlog(7, 0)),
     ],
 )
 def test_a_consumer_is_full_when_it_has_more_and_may_not_deliver_it(
@@ -57,7 +59,7 @@ def test_what_somebody_writes_into_metadata_is_no_number() -> None:
     config: dict[str, Any] = build.marked(build.consumer("S", "c"), max_ack_pending=5)
     config["metadata"]["note"] = '"num_pending":77,"max_ack_pending":1'
     info = {"stream_name": "S", "name": "c", "config": config, "num_ack_pending": 1, "num_pending": 2}
-    assert of(LiveConsumer.seen(info, orjson.dumps(info))) == Backlog(2, 1, 0)
+    assert of(LiveConsumer.seen(info, orjson.dumps(info))) == Backlog(2, 1)
 
 
 async def test_on_a_server_it_is_what_workers_have_not_done(wire: Wire) -> None:
@@ -69,4 +71,4 @@ async def test_on_a_server_it_is_what_workers_have_not_done(wire: Wire) -> None:
     await work.publish(*["s.x"] * 5)
     assert await work.pull(3, finish=False) == 3
     info = await wire.consumer_info("S", "c")
-    assert of(LiveConsumer.seen(info, orjson.dumps(info))) == Backlog(2, 3, 1)
+    assert of(LiveConsumer.seen(info, orjson.dumps(info))) == Backlog(2, 3, frozenset({CONSUMER}))
