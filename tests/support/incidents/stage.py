@@ -1,4 +1,6 @@
-"""Where incidents happen: a server, a checkout of manifests, the daemons that follow it, and whoever scrapes them.
+"""Where incidents happen: a server, a checkout of manifests, the daemons that follow its commits, and whoever scrapes them.
+
+What is committed is deployed at once, as git-sync would do it; what is only written is not.
 
 Invariant: when its block is left, nothing of it runs any more.
 """
@@ -9,7 +11,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.support.account.wire import Json
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, daemon, settled
 from tests.support.pages.following import follow, replaced
+from tests.support.server.leaves import Link
 from tests.support.server.process import Server
 
 ORDERS = """\
@@ -41,6 +44,7 @@ spec:
 INTERVAL = "1s"
 """The shortest: the alerts allow for three of them."""
 JOB = "reconciler"
+DEPLOYED = "deployed/current"
 Scraped = Callable[[str, str], None]
 """Told the job and the URL of each daemon that is there."""
 
@@ -58,12 +62,26 @@ class Stage:
     somebody: Somebody
     scraped: Scraped = nobody
     daemons: list[Daemon] = field(default_factory=list)
+    link: Link | None = None
+    """A line that can be cut."""
+    other: Callable[[], Awaitable[None]] | None = None
+    """Lets somebody else go."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def manifests(self) -> Path:
         """The checkout."""
         return self.here / "manifests"
+
+    def deploy(self) -> None:
+        """Makes the newest commit what the daemons see, unless it is already."""
+        commit = (self.manifests / ".git" / "refs" / "heads" / "main").read_text(encoding="ascii").strip()
+        checkout = self.here / "deployed" / commit
+        if not checkout.exists():
+            self.git("worktree", "add", "--detach", str(checkout), commit)
+            following = checkout.with_name("next")
+            following.symlink_to(checkout.name)
+            following.replace(self.here / DEPLOYED)
 
     @property
     def daemon(self) -> Daemon:
@@ -80,12 +98,13 @@ class Stage:
         (self.manifests / name).write_text(text, encoding="utf-8")
         self.git("add", "--all")
         self.git("commit", "-qm", f"Change {name}")
+        self.deploy()
 
     async def start(self, *arguments: str, server: Server | None = None, like: Callable[[Json], bool] = settled) -> Daemon:
         """One more daemon."""
         cli = Command(self.here, (server or self.server).url)
-        log = self.here / f"daemon-{len(self.daemons)}.log"
-        options = ("-f", "manifests", "--interval", INTERVAL, "--audit", "on", *arguments)
+        log = self.here / ("daemon.log" if not self.daemons else f"daemon-{len(self.daemons)}.log")
+        options = ("-f", DEPLOYED, "--interval", INTERVAL, "--audit", "on", *arguments)
         running = await self.stack.enter_async_context(daemon(cli, log, *options, ready=False))
         await running.listening()
         self.scraped(JOB, running.url)
@@ -112,7 +131,18 @@ async def stage(directory: Path, config: str = "", scraped: Scraped = nobody) ->
         found = Stage(here, server, somebody, scraped, stack=stack)
         found.git("init", "-q", "-b", "main")
         found.commit(ORDERS)
-        yield found
+        deploying = asyncio.create_task(_deploying(found))
+        try:
+            yield found
+        finally:
+            deploying.cancel()
+            await asyncio.wait({deploying})
+
+
+async def _deploying(found: Stage) -> None:
+    while True:
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(found.deploy)
 
 
 def _environ(here: Path, nats: str = "", http: str = "") -> dict[str, str]:
