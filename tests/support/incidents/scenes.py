@@ -197,8 +197,9 @@ async def edited_worker(stage: Stage) -> None:
     stage.git("add", "--all")
     stage.git("commit", "-qm", "Plan the workers")
     running = await stage.start(like=lambda now: bool(now["pools"] and now["pools"][0]["generation"]))
-    worker = next((stage.manifests / "shipping").glob("w-a*"))
-    stage.commit(worker.read_text(encoding="utf-8").replace("region0", "region9"), str(worker.relative_to(stage.manifests)))
+    worker = next(path for path in (stage.manifests / "shipping").rglob("*.yaml") if path.name != "_index.yaml")
+    edited = worker.read_text(encoding="utf-8") + "# edited by hand\n"
+    stage.commit(edited, str(worker.relative_to(stage.manifests)))
     await running.until(lambda now: bool(now["pools"][0]["heldBack"]))
 
 
