@@ -98,7 +98,6 @@ async def prometheus(directory: Path, times: int = TIMES) -> AsyncIterator[Prome
             program("prometheus"),
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=data",
-            "--storage.tsdb.no-lockfile",
             "--query.lookback-delta=5s",
             f"--web.listen-address={address}",
             "--log.level=warn",
