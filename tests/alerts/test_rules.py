@@ -92,14 +92,15 @@ def test_an_alert_that_is_wrong_by_a_little_is_noticed(name: str, tmp_path: Path
         minutes = int(rule["for"].removesuffix("m"))
         wrong += [{**rule, "for": f"{minutes + off}m"} for off in (-1, 1)]
     assert len(wrong) > 1
-    document = {**cases(name), "rule_files": ["rules.yaml"]}
-    (tmp_path / "cases.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-    unnoticed = []
-    for one in wrong:
-        (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "wrong", "rules": [one]}]}), encoding="utf-8")
-        if promtool("test", "rules", tmp_path / "cases.yaml").returncode == 0:
-            unnoticed.append((one["expr"], one.get("for")))
-    assert unnoticed == []
+    files = [tmp_path / f"{number}.yaml" for number in range(len(wrong))]
+    for path, one in zip(files, wrong, strict=True):
+        broken = path.with_suffix(".rules.yaml")
+        broken.write_text(yaml.safe_dump({"groups": [{"name": "wrong", "rules": [one]}]}), encoding="utf-8")
+        path.write_text(yaml.safe_dump({**cases(name), "rule_files": [broken.name]}), encoding="utf-8")
+    said = promtool("test", "rules", *files).stdout
+    unnoticed = re.findall(r"Unit Testing: +\S+/(\d+)\.yaml\n +SUCCESS", said)
+    assert said.count("Unit Testing:") == len(wrong)
+    assert [(wrong[int(number)]["expr"], wrong[int(number)].get("for")) for number in unnoticed] == []
 
 
 # -- what they are made of ------------------------------------------------------------------------------------------------------

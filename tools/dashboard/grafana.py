@@ -51,7 +51,6 @@ def _variables() -> Iterator[Json]:
             "type": "query",
             "datasource": SOURCE,
             "query": {"query": query, "refId": name},
-            "definition": query,
             "includeAll": True,
             "multi": True,
             "allValue": every,
@@ -70,8 +69,6 @@ def _leader_changes() -> Json:
         "hide": False,
         "iconColor": BLUE,
         "expr": f"sum by (instance) (changes(reconciler_leader{{{EACH}}}[$__rate_interval])) > 0",
-        "titleFormat": "Another leader",
-        "textFormat": "{{instance}}",
     }
 
 

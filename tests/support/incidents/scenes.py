@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tests.support.account.lease import hold
+from tests.support.account.wire import Json
 from tests.support.account.work import Work
-from tests.support.clock.until import glances, until
+from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import settled
 from tests.support.incidents.stage import ORDERS, Stage
@@ -69,6 +70,8 @@ kind: Stream
 metadata: {name: ARCHIVE}
 spec: {subjects: [archive.>], maxBytes: 900TB}
 """
+TWENTY = "".join(ORDERS.partition("---\n")[2].replace("billing", f"worker-{number}") + "---\n" for number in range(20))
+"""More consumers of ORDERS."""
 POOL = """\
 apiVersion: reconciler/v1
 kind: WorkerPool
@@ -176,36 +179,58 @@ async def wrong_manifests(stage: Stage) -> None:
     await running.until(lambda now: bool(now["manifests"]["problems"]))
 
 
+def refused(now: Json) -> bool:
+    """Whether nothing at all is written."""
+    return bool(now["refused"])
+
+
 async def half_of_it_all(stage: Stage) -> None:
     """A commit that changes more than a guard lets through."""
-    more = "".join(ORDERS.partition("---\n")[2].replace("billing", f"worker-{number}") + "---\n" for number in range(20))
-    stage.commit(more, "workers.yaml")
+    stage.commit(TWENTY, "workers.yaml")
     running = await stage.start()
-    stage.commit(more.replace("maxAckPending: 100", "maxAckPending: 200"), "workers.yaml")
-    await running.until(lambda now: bool(now["refused"]))
+    stage.commit(TWENTY.replace("maxAckPending: 100", "maxAckPending: 200"), "workers.yaml")
+    await running.until(refused)
+
+
+async def plan_workers(stage: Stage, *workers: str) -> None:
+    """The planner deals eight subjects to these, and somebody commits that."""
+    here = stage.here
+    (here / "plan.yaml").write_text(PLAN, encoding="utf-8")
+    (here / "workers.csv").write_text("".join(f"{name}\n" for name in ("worker", *workers)), encoding="utf-8")
+    rows = "".join(f"orders.region{number},1\n" for number in range(8))
+    (here / "partitions.csv").write_text(f"subject,weight\n{rows}", encoding="utf-8")
+    await asyncio.to_thread(Command(here), "partitions", "plan", "-c", "plan.yaml")
+    stage.commit(POOL, "pool.yaml")
+
+
+def edit_a_worker(stage: Stage) -> None:
+    """By hand, which makes it another file than the index says."""
+    worker = next(path for path in (stage.manifests / "shipping").rglob("*.yaml") if path.name != "_index.yaml")
+    edited = worker.read_text(encoding="utf-8") + "# edited by hand\n"
+    stage.commit(edited, str(worker.relative_to(stage.manifests)))
+
+
+def loaded(generation: int) -> Callable[[Json], bool]:
+    """Whether this generation of the pool is in use."""
+    return lambda now: bool(now["pools"] and now["pools"][0]["generation"] == generation)
+
+
+def held_back(now: Json) -> bool:
+    """Whether the newest files of the pool do not count."""
+    return bool(now["pools"] and now["pools"][0]["heldBack"])
 
 
 async def edited_worker(stage: Stage) -> None:
     """Somebody edits a generated file."""
-    stage.commit(POOL, "pool.yaml")
-    here = stage.here
-    (here / "plan.yaml").write_text(PLAN, encoding="utf-8")
-    (here / "workers.csv").write_text("worker\nw-a\nw-b\n", encoding="utf-8")
-    rows = "".join(f"orders.region{number},1\n" for number in range(8))
-    (here / "partitions.csv").write_text(f"subject,weight\n{rows}", encoding="utf-8")
-    await asyncio.to_thread(Command(here), "partitions", "plan", "-c", "plan.yaml")
-    stage.git("add", "--all")
-    stage.git("commit", "-qm", "Plan the workers")
-    running = await stage.start(like=lambda now: bool(now["pools"] and now["pools"][0]["generation"]))
-    worker = next(path for path in (stage.manifests / "shipping").rglob("*.yaml") if path.name != "_index.yaml")
-    edited = worker.read_text(encoding="utf-8") + "# edited by hand\n"
-    stage.commit(edited, str(worker.relative_to(stage.manifests)))
-    await running.until(lambda now: bool(now["pools"][0]["heldBack"]))
+    await plan_workers(stage, "w-a", "w-b")
+    running = await stage.start(like=loaded(1))
+    edit_a_worker(stage)
+    await running.until(held_back)
 
 
 async def whole_again(stage: Stage) -> None:
     """The pool's files are what the index says."""
-    await stage.daemon.until(lambda now: bool(now["pools"] and not now["pools"][0]["heldBack"]))
+    await stage.daemon.until(lambda now: not held_back(now))
 
 
 # Resources
@@ -238,13 +263,21 @@ async def fight(stage: Stage) -> None:
 
     async def script() -> None:
         while True:
-            await stage.somebody.edit("ORDERS", "billing", max_ack_pending=7)
-            async for _ in glances():
-                if (await stage.somebody.config("ORDERS", "billing")).get("max_ack_pending") == 100:
-                    break
+            await meddle(stage)
 
     _beside(stage, script())
-    await running.until(lambda now: any("fight" in one for one in now["resources"]))
+    await running.until(fought)
+
+
+async def meddle(stage: Stage) -> None:
+    """Somebody edits billing, and it is repaired."""
+    await stage.somebody.edit("ORDERS", "billing", max_ack_pending=7)
+    await stage.somebody.until_like({"max_ack_pending": 100}, "ORDERS", "billing")
+
+
+def fought(now: Json) -> bool:
+    """Whether two writers fight."""
+    return any("fight" in one for one in now["resources"])
 
 
 async def too_small(stage: Stage) -> None:
@@ -273,22 +306,33 @@ async def line_mended(stage: Stage) -> None:
 
 async def slow_worker(stage: Stage) -> None:
     """A filter is added, and a worker sits on what it has."""
-    running = await stage.start()
+    await stage.start()
+    await sit(stage)
+
+
+async def sit(stage: Stage) -> Work:
+    """The worker that does."""
     work = Work(stage.somebody, "ORDERS", "billing")
     await work.publish(*["orders.paid"] * 3)
     await stage.somebody.publish("orders.refunded")
     assert await work.pull(2, finish=False) == 2
     stage.commit(ORDERS.replace("[orders.paid]", "[orders.paid, orders.refunded]"))
-    await running.until(lambda now: any("waiting" in one["message"] for one in now["procedures"]))
+    await stage.daemon.until(lambda now: any("waiting" in one["message"] for one in now["procedures"]))
+    return work
 
 
 async def lazy_workers(stage: Stage) -> None:
     """Workers take all they may have, and acknowledge nothing."""
-    running = await stage.start()
+    await stage.start()
+    await take_everything(stage)
+
+
+async def take_everything(stage: Stage) -> None:
+    """Until billing stands still."""
     work = Work(stage.somebody, "ORDERS", "billing")
     await work.publish(*["orders.paid"] * 150)
-    assert await work.pull(100, finish=False) == 100
-    await told(running, "consumers.full")
+    await work.pull(100, finish=False)
+    await told(stage.daemon, "consumers.full")
 
 
 async def room_again(stage: Stage) -> None:
@@ -320,7 +364,13 @@ async def flowing(stage: Stage) -> None:
 async def durable_away(stage: Stage) -> None:
     """On interest nothing is kept while the durable is away."""
     stage.commit(SITES.replace("[site.>]", "[site.>], retention: interest"), "sites.yaml")
-    running = await stage.start()
+    await stage.start()
+    await lose(stage)
+
+
+async def lose(stage: Stage) -> None:
+    """What is published while the durable is away."""
+    running = stage.daemon
     await make(stage.somebody, "SITE", "deliver.site", "site_to_all")
     await until_source(running, "ALL", flows)
     await stage.somebody.publish("site.x", 20)

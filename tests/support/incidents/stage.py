@@ -38,6 +38,7 @@ metadata: {name: billing}
 spec:
   stream: ORDERS
   filterSubjects: [orders.paid]
+  ackWait: 10m
   maxAckPending: 100
 """
 """What is declared before anything happens."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator
@@ -38,6 +39,7 @@ class Prometheus:
     def __init__(self, directory: Path, url: str) -> None:
         self._directory = directory
         self._url = url
+        self._started = time.time()
         self._targets: list[Json] = []
 
     def scrape(self, job: str, url: str) -> None:
@@ -53,6 +55,12 @@ class Prometheus:
     async def query(self, expression: str) -> list[Json]:
         """The answer to an instant query, now."""
         return list((await self._get("query", query=expression))["result"])
+
+    async def since_the_beginning(self, expression: str) -> list[Json]:
+        """The answer to a query for each second since this server was started."""
+        now = time.time()
+        step = max(1.0, (now - self._started) / 10_000)
+        return list((await self._get("query_range", query=expression, start=self._started, end=now, step=step))["result"])
 
     async def alerts(self, state: str = "firing") -> set[str]:
         """The names of the alerts that fire, or only wait for their time to be over."""
@@ -79,7 +87,7 @@ class Prometheus:
         following.write_text(json.dumps(self._targets), encoding="utf-8")
         following.replace(self._directory / "targets.json")
 
-    async def _get(self, what: str, **parameters: str) -> Json:
+    async def _get(self, what: str, **parameters: str | float) -> Json:
         url = f"{self._url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         document: Json = json.loads(await asyncio.to_thread(_fetched, url))
         assert document["status"] == "success", document
