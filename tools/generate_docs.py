@@ -1,12 +1,13 @@
-"""Writes the pages of the documentation that are made from the program itself; `--check` only compares.
+"""Writes the pages of the documentation that are made from the program itself, and the dashboard; `--check` only compares.
 
     python -m tools.generate_docs [--check]
 
-Invariant: the same program gives the same pages, whatever the terminal and the environment.
+Invariant: the same program gives the same files, whatever the terminal and the environment.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,12 @@ from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
 from reconciler.render.graph_svg import svg
 from tools.chart_readme import CHART, readme
+from tools.dashboard.grafana import dashboard
+from tools.dashboard.picture import drawn
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+DASHBOARD = ROOT / "charts" / "reconciler" / "files" / "dashboard.json"
 NOTICE = "<!-- Written by tools/generate_docs.py (`make docs`); changes made here are lost. -->"
 
 
@@ -35,13 +40,16 @@ def main() -> int:
     pages = {DOCS / f"{name}.md": _page(lines()) for name, lines in made.items()}
     pages[DOCS / "graph.svg"] = _picture()
     pages[CHART / "README.md"] = readme()
+    made_dashboard = dashboard()
+    pages[DASHBOARD] = json.dumps(made_dashboard, indent=2) + "\n"
+    pages[DOCS / "runbooks" / "dashboard.svg"] = drawn(made_dashboard)
     if "--check" not in sys.argv[1:]:
         for path, text in pages.items():
             path.write_text(text, encoding="utf-8")
         return 0
     stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
-        print(f"{path.relative_to(DOCS.parent)} is out of date: run `make docs`", file=sys.stderr)
+        print(f"{path.relative_to(ROOT)} is out of date: run `make docs`", file=sys.stderr)
     return 1 if stale else 0
 
 

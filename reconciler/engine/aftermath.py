@@ -18,7 +18,7 @@ from reconciler.engine.state import State
 from reconciler.errors import LeaseLost, NotSent, Refused
 from reconciler.model.identity import Key
 from reconciler.model.live import EVERY_STREAM
-from reconciler.plan.change import Action, Cause, Change
+from reconciler.plan.change import Action, Author, Cause, Change
 from reconciler.procedures.kick_source import KickSource
 
 _LONGEST = 5.0
@@ -56,7 +56,7 @@ class Aftermath:
                 state.telemetry.fighting(change.key, field.path, times)
                 state.board.fighting(change.key, field.path, field.live, times)
         elif author:
-            state.board.attributed(change.key, author)
+            self._attributed(change.key, author)
         return replace(change, by=author)
 
     def replan_all(self, changes: Collection[Change]) -> None:
@@ -89,7 +89,7 @@ class Aftermath:
         for key in keys:
             author = None if key in state.open else state.authors.pop(key, None)
             if author:
-                state.board.attributed(key, author)
+                self._attributed(key, author)
 
     def of(self, outcomes: Iterable[Outcome]) -> None:
         """What became of the changes of a pass."""
@@ -127,6 +127,10 @@ class Aftermath:
         else:
             wait = min(_SILENT + self._state.looks.failed(EVERY_STREAM), _LONGEST)
             self._state.queue.add_everything("the last look failed", wait)
+
+    def _attributed(self, key: Key, author: Author) -> None:
+        if self._state.board.attributed(key, author):
+            self._state.telemetry.attributed(author)
 
     def _ended(self, outcome: Outcome) -> None:
         state, change = self._state, outcome.change

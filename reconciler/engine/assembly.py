@@ -32,6 +32,7 @@ def make_state(options: DaemonOptions, rules_of: Callable[[Desired], Rules], tel
     def ended(running: Running, outcome: Outcome) -> None:
         Aftermath(state).procedure_ended(running, outcome)
 
+    telemetry.manner(interval=options.interval, dry_run=options.dry_run)
     state = State(
         options=options,
         rules_of=rules_of,

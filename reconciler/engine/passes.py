@@ -32,6 +32,7 @@ from reconciler.engine.state import State
 from reconciler.engine.throttle import Throttle
 from reconciler.errors import NatsError, ReconcilerError
 from reconciler.model.identity import Key
+from reconciler.observe.backlog import backlog
 from reconciler.observe.logs import within_pass
 from reconciler.observe.telemetry import Ending, PassReport
 from reconciler.plan.change import Change, Reason
@@ -135,6 +136,7 @@ class Passes:
         state.board.full_plan(counts=plan.summary, refused=plan.refused, fingerprint=plan.fingerprint)
         for _ in state.board.looking(desired, planned.live, (*plan.changes, *plan.left)):
             await asyncio.sleep(0)  # whoever renews the lease needs this loop
+        state.telemetry.backlog.seen(await asyncio.to_thread(backlog, planned.live, rules.owner))
         self._aftermath.silent(planned.live.unknown)
         if plan.refused:
             report.result, report.error = "refused", "; ".join(str(reason) for reason in plan.refused)

@@ -214,6 +214,7 @@ class State:
         """How many resources are in which state; told once a second, however many passes there are."""
         self.telemetry.resources(self.board.counts())
         self.telemetry.in_backoff(self.trouble.counts())
+        self.telemetry.procedures(self.board.procedures())
 
     def audited(self, state: str, rate: float) -> None:
         """Whether we hear who changes what."""

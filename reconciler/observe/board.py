@@ -136,10 +136,10 @@ class Board(Surroundings):
         key = self._standing.catalogue.known_as(key)
         self._drifts.drifted(key, fields, author)
 
-    def attributed(self, key: Key, author: Author) -> None:
-        """The audit names the author of a drift that was noticed a moment ago."""
+    def attributed(self, key: Key, author: Author) -> bool:
+        """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""
         key = self._standing.catalogue.known_as(key)
-        self._drifts.attributed(key, author)
+        return self._drifts.attributed(key, author)
 
     def fighting(self, key: Key, path: str, value: Any, times: int) -> None:  # noqa: ANN401 - any value of a field
         """Somebody sets the same field to the same value again and again."""
@@ -176,6 +176,11 @@ class Board(Surroundings):
                 counts[key.kind, usual.value] -= 1
             counts[key.kind, (Condition.UNKNOWN if self._cloud() else shown.condition).value] += 1
         return counts
+
+    def procedures(self) -> Iterator[tuple[str, float]]:
+        """The procedures that are not over: how each stands, and for how many seconds it has gone on, or stood still."""
+        for known in self._standing.progress().values():
+            yield known.state, (self.now() - known.since) / units.SECOND
 
     def document(self, query: StatusQuery, events: Iterable[Json] = ()) -> Json:
         """The status document: everything but the resources is whole on each page; raises UsageError."""

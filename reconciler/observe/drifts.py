@@ -58,13 +58,13 @@ class Drifts:
             del self._drifts[oldest]
             self._open.discard(oldest)
 
-    def attributed(self, key: Key, author: Author) -> None:
-        """The audit names the author of a drift that was noticed a moment ago."""
+    def attributed(self, key: Key, author: Author) -> bool:
+        """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""
         drift = self._drifts.get(key)
-        if drift is None or (drift.author and (drift.author.client or drift.author.user)):
-            return
-        if self._now() - drift.at <= LATE:
-            drift.author = author
+        if drift is None or (drift.author and (drift.author.client or drift.author.user)) or self._now() - drift.at > LATE:
+            return False
+        drift.author = author
+        return True
 
     def repaired(self, key: Key) -> None:
         """It is as declared again."""

@@ -72,6 +72,9 @@ ACTIONS = tuple(action.value for action in Action)
 SOURCE_STATES = tuple(state.value.lower() for state in SourceState)
 SOURCE_CAUSES = tuple(cause_label(cause) for cause in StallCause)
 INCIDENTS = ("reset", "recreated", "lost")
+PROCEDURE_STATES = ("running", "aborting", "aborted", "failed", "unfinished", "journaled")
+AUTHORS = 50
+"""Of how many names drifts are counted; the rest is `other`: who may connect may call himself anything."""
 
 
 class Metrics:
@@ -85,6 +88,7 @@ class Metrics:
         build.labels(__version__, revision, platform.python_version()).set(1)
         self._add_passes()
         self._add_resources()
+        self._add_consumers()
         self._add_sources()
         self._add_requests()
         self._add_process()
@@ -96,6 +100,8 @@ class Metrics:
     def _add_passes(self) -> None:
         self.passes = self._counter("reconcile", "Passes by how they ended, hinted ones included", "result")
         _preset(self.passes, PASS_RESULTS)
+        self.interval = self._gauge("interval_seconds", "How often everything is looked at, whatever happens")
+        self.dry_run = self._gauge("dry_run", "Whether this process only looks: it takes no lease, and changes nothing")
         help_ = "How long the phases of passes took"
         self.pass_seconds = self._histogram("reconcile_duration_seconds", help_, _PASS_SECONDS, "phase")
         _preset(self.pass_seconds, PHASES)
@@ -113,12 +119,19 @@ class Metrics:
         self.changes = self._counter("changes", help_, "kind", "action", "result")
         _preset(self.changes, KINDS, ACTIONS, RESULTS)
         self.drift = self._counter("drift_detected", "Live resources found to differ from what was applied", "kind")
+        help_ = f"Drifts whose author became known, by user or else client: the first {AUTHORS} names"
+        self.drift_authors = self._counter("drift_authors", help_, "author")
+        _preset(self.drift_authors, (OTHER,))
         self.fights = self._counter("drift_fights", "Fields that somebody else sets to the same value again and again", "kind")
         self.retries = self._counter("retries", "Failures that put a resource into backoff", "kind")
         self.backoff = self._gauge("backoff_resources", "Resources that wait for their next try", "kind")
         self.manifests = self._gauge("manifests", "Resources declared by the manifests in use", "kind")
         for metric in (self.drift, self.fights, self.retries, self.backoff, self.manifests):
             _preset(metric, KINDS)
+        self.procedures = self._gauge("procedures", "Procedures that are not over, by how they stand", "state")
+        _preset(self.procedures, PROCEDURE_STATES)
+        help_ = "How long ago the oldest procedure began that is under way, or half done"
+        self.procedure_oldest = self._gauge("procedure_oldest_seconds", help_)
         self.pools_loaded = self._counter("pool_generations_loaded", "Generations of worker pools that were loaded whole")
         help_ = "Subjects of worker pools that had another worker in the generation loaded before"
         self.pool_moves = self._counter("pool_subjects_moved", help_)
@@ -126,6 +139,13 @@ class Metrics:
         self.pools_held_back = self._gauge("pools_held_back", help_)
         self.reload_ok = self._gauge("config_last_reload_successful", "Whether the newest manifests are valid, and in use")
         self.reload_time = self._gauge("config_last_reload_success_timestamp_seconds", "When manifests were last taken into use")
+
+    def _add_consumers(self) -> None:
+        self.consumer_pending = self._gauge("consumer_pending", "Messages that our consumers have still to deliver")
+        help_ = "Messages that our consumers have delivered, and that are not acknowledged"
+        self.consumer_unacknowledged = self._gauge("consumer_unacknowledged", help_)
+        help_ = "Consumers of ours that have as many unacknowledged messages as they may, and more to deliver: they stand still"
+        self.consumers_full = self._gauge("consumers_full", help_)
 
     def _add_sources(self) -> None:
         self.sources = self._gauge("sources", "Source and mirror entries by how they are found to fare", "health")

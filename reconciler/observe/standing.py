@@ -145,10 +145,13 @@ class Standing:
             self.stopped[key] = replace(self.stopped[key], state="aborted")
         self.weigh((key,))
 
-    def procedures(self) -> Iterator[dict[str, Any]]:
+    def progress(self) -> dict[Key, Progress]:
         """What runs, what stopped before its end, and what is half done and waits for a process that may write."""
-        known = {**dict(self._journaled()), **self.stopped, **self.running}
-        for key, running in sorted(known.items(), key=lambda item: item[0].sort_key):
+        return {**dict(self._journaled()), **self.stopped, **self.running}
+
+    def procedures(self) -> Iterator[dict[str, Any]]:
+        """The same as the status shows it."""
+        for key, running in sorted(self.progress().items(), key=lambda item: item[0].sort_key):
             yield {
                 "key": str(key),
                 "name": running.name,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -17,8 +18,21 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.errors import Problem
 from reconciler.model import units
 from reconciler.model.identity import KINDS, Key
+from reconciler.observe.backlog import BacklogNews
 from reconciler.observe.events import Event, Events
-from reconciler.observe.metrics import ACTIONS, REFUSALS, STATES, Metrics, by_kind, refusal_label, set_all, state_label
+from reconciler.observe.metrics import (
+    ACTIONS,
+    AUTHORS,
+    OTHER,
+    PROCEDURE_STATES,
+    REFUSALS,
+    STATES,
+    Metrics,
+    by_kind,
+    refusal_label,
+    set_all,
+    state_label,
+)
 from reconciler.observe.pools import PoolNews
 from reconciler.observe.source_news import SourceNews
 from reconciler.observe.wording import SHOWN, Fields, author_fields, change_fields, filled, problem_fields
@@ -26,6 +40,7 @@ from reconciler.plan.change import Author, Change
 from reconciler.render.status import Condition
 
 _ENDED_WELL = ("success", "noop")
+_UNDER_WAY = ("running", "aborting", "journaled")
 _DID_SOMETHING = ("applied", "failed", "unfinished")
 
 
@@ -83,7 +98,10 @@ class Telemetry:
         self._connected: bool | None = None
         self._connections = 0
         self._audit = ""
+        self._authors: set[str] = set()
+        """Whose drifts are counted by name."""
         self.sources = SourceNews(metrics, self._log, self._tell)
+        self.backlog = BacklogNews(metrics, self._log)
         self.pools = PoolNews(metrics, self._log, self._tell)
 
     def render(self) -> bytes:
@@ -124,6 +142,13 @@ class Telemetry:
         message = f"{fields['action']} {key}: {ending.result}" + (f": {fields['error']}" if fields.get("error") else "")
         self._tell("change.ended", message, key, bad=bad, **fields)
 
+    def procedures(self, found: Iterable[tuple[str, float]]) -> None:
+        """The procedures that are not over: how each stands, and for how many seconds."""
+        found = tuple(found)
+        counts = Counter((state,) for state, _ in found)
+        set_all(self._metrics.procedures, product(PROCEDURE_STATES), counts)
+        self._metrics.procedure_oldest.set(max((seconds for state, seconds in found if state in _UNDER_WAY), default=0.0))
+
     def procedure_stepped(self, key: Key, title: str) -> None:
         """A running procedure took a step."""
         self._log.debug("procedure.stepped", resource=str(key), step=title)
@@ -132,12 +157,21 @@ class Telemetry:
     def drifted(self, key: Key, fields: tuple[str, ...], author: Author | None) -> None:
         """A resource was found changed by somebody else; told once per finding."""
         self._metrics.drift.labels(key.kind).inc()
+        if author:
+            self.attributed(author)
         found = {"fields": list(fields[:SHOWN]), **author_fields(author)}
         self._log.warning("drift.detected", resource=str(key), **found)
         by = f" by {author.user or author.client}" if author and (author.user or author.client) else ""
         self._tell(
             "drift.detected", f"{key} was changed{by}: {', '.join(found['fields']) or 'it is gone'}", key, bad=True, **found
         )
+
+    def attributed(self, author: Author) -> None:
+        """It became known who made a drift."""
+        if name := author.user or author.client:
+            if len(self._authors) < AUTHORS:
+                self._authors.add(name)
+            self._metrics.drift_authors.labels(name if name in self._authors else OTHER).inc()
 
     def fighting(self, key: Key, path: str, times: int) -> None:
         """Somebody keeps setting a field to the same value."""
@@ -209,6 +243,11 @@ class Telemetry:
         self._tell("manifests.refused", message, bad=True, problems=[str(problem) for problem in new[:SHOWN]])
 
     # The process
+
+    def manner(self, *, interval: float, dry_run: bool) -> None:
+        """How this process was asked to work."""
+        self._metrics.interval.set(interval)
+        self._metrics.dry_run.set(dry_run)
 
     def leading(self, now: bool, reason: str) -> None:  # noqa: FBT001 - the fact itself
         """Whether this process may write, and why (not)."""

@@ -209,6 +209,20 @@ def test_a_failed_procedure_stays_listed_until_it_is_tried_again(board: Board) -
     assert board.document(StatusQuery())["procedures"] == []
 
 
+def test_how_long_procedures_have_gone_on_is_counted_from_their_first_step(board: Board, clock: Calendar) -> None:
+    assert list(board.procedures()) == []
+    board.progressing(ONE, "filter-add", "pause")
+    clock.pass_seconds(40)
+    board.progressing(ONE, "filter-add", "reset to 17")
+    clock.pass_seconds(2)
+    board.progressing(TWO, "filter-add", "pause")
+    assert list(board.procedures()) == [("running", 42), ("running", 0)]
+    board.procedure_ended(ONE, "applied")
+    board.procedure_ended(TWO, "failed", "no")
+    clock.pass_seconds(3)
+    assert list(board.procedures()) == [("failed", 3)]
+
+
 def test_a_procedure_stopped_by_request_blocks_until_it_is_retried(board: Board) -> None:
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "filterSubjects")])
     board.progressing(ONE, "filter-add", "pause")
@@ -305,12 +319,12 @@ def test_the_author_may_become_known_a_moment_later(board: Board, clock: Calenda
     board.drifted(ONE, ("ackWait",))
     board.drifted(TWO, ("ackWait",))
     clock.pass_seconds(5)
-    board.attributed(ONE, SOMEBODY)
+    assert board.attributed(ONE, SOMEBODY)
     assert resource(board, ONE)["lastDrift"]["user"] == "bob"
-    board.attributed(ONE, Author("another", "eve", ""))
+    assert not board.attributed(ONE, Author("another", "eve", ""))
     assert resource(board, ONE)["lastDrift"]["user"] == "bob"
     clock.pass_seconds(0.1)
-    board.attributed(TWO, SOMEBODY)
+    assert not board.attributed(TWO, SOMEBODY)
     assert resource(board, TWO)["lastDrift"]["user"] is None
 
 

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler import __version__
 from reconciler.errors import Problem
 from reconciler.model.identity import KINDS, Key
-from reconciler.observe.metrics import Metrics
+from reconciler.observe.backlog import Backlog
+from reconciler.observe.metrics import AUTHORS, Metrics
 from reconciler.observe.telemetry import Ending, PassReport, Telemetry
 from reconciler.plan.change import Action, Author, Cause, Change
 from tests.support.daemon.telling import NOW, Sink, telemetry_of
@@ -28,7 +29,15 @@ TABLE = {
     "reconciler_changes_total": ("counter", ("kind", "action", "result")),
     "reconciler_drift_detected_total": ("counter", ("kind",)),
     "reconciler_drift_fights_total": ("counter", ("kind",)),
+    "reconciler_drift_authors_total": ("counter", ("author",)),
     "reconciler_plan_refused": ("gauge", ("reason",)),
+    "reconciler_interval_seconds": ("gauge", NO_LABELS),
+    "reconciler_dry_run": ("gauge", NO_LABELS),
+    "reconciler_procedures": ("gauge", ("state",)),
+    "reconciler_procedure_oldest_seconds": ("gauge", NO_LABELS),
+    "reconciler_consumer_pending": ("gauge", NO_LABELS),
+    "reconciler_consumer_unacknowledged": ("gauge", NO_LABELS),
+    "reconciler_consumers_full": ("gauge", NO_LABELS),
     "reconciler_retries_total": ("counter", ("kind",)),
     "reconciler_backoff_resources": ("gauge", ("kind",)),
     "reconciler_sources": ("gauge", ("health",)),
@@ -58,18 +67,24 @@ TABLE = {
 }
 VALUES = {
     "kind": {"Stream", "Consumer", "KeyValue", "ObjectStore", "WorkerPool"},
-    "state": {"synced", "out_of_sync", "progressing", "blocked", "error", "suspended", "unknown", "unmanaged"},
     "phase": {"load", "snapshot", "diff", "apply"},
     "health": {"flowing", "paused", "stalled", "waiting", "error", "unknown"},
     "incident": {"reset", "recreated", "lost"},
     "reason": {"percent", "data_loss", "empty", "invalid", "other"},
     "code": {"ok"},
+    "author": {"other"},
     "action": {"create", "update", "adopt", "procedure", "recreate", "delete", "blocked"},
 }
-RESULTS = {
-    "reconciler_reconcile_total": {"success", "error", "noop", "refused", "skipped"},
-    "reconciler_changes_total": {"applied", "failed", "skipped", "unfinished"},
+OF_THEIR_OWN = {
+    "reconciler_reconcile_total": ("result", {"success", "error", "noop", "refused", "skipped"}),
+    "reconciler_changes_total": ("result", {"applied", "failed", "skipped", "unfinished"}),
+    "reconciler_resources": (
+        "state",
+        {"synced", "out_of_sync", "progressing", "blocked", "error", "suspended", "unknown", "unmanaged"},
+    ),
+    "reconciler_procedures": ("state", {"running", "aborting", "aborted", "failed", "unfinished", "journaled"}),
 }
+"""Labels that have other values in another metric."""
 ORDERS = Key("Stream", "ORDERS")
 BILLING = Key("Consumer", "billing", "ORDERS")
 
@@ -121,10 +136,11 @@ def test_every_value_a_label_can_have_is_there_at_zero_from_the_start(label: str
         assert all(sample.value == 0 for sample in family.samples), family.name
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_every_result_is_there_at_zero_from_the_start(name: str) -> None:
-    found = [labels for sample, labels in samples(Metrics().render()) if sample == name]
-    assert {dict(labels)["result"] for labels in found} == RESULTS[name]
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_every_result_and_state_is_there_at_zero_from_the_start(name: str) -> None:
+    label, values = OF_THEIR_OWN[name]
+    found = {dict(labels)[label]: number for (sample, labels), number in samples(Metrics().render()).items() if sample == name}
+    assert found == dict.fromkeys(values, 0)
 
 
 def test_every_operation_that_is_used_is_there_from_the_start() -> None:
@@ -243,11 +259,48 @@ def test_the_audit_says_whether_it_is_shed(telemetry: Telemetry, state: str, she
     assert value(telemetry, "audit_messages_per_second") == 12.5
 
 
+def test_drifts_are_counted_by_their_authors_once_they_are_known(telemetry: Telemetry) -> None:
+    telemetry.drifted(ORDERS, ("maxAge",), Author("nats CLI", "bob", ""))
+    telemetry.drifted(ORDERS, ("maxAge",), Author("nats CLI", "", ""))
+    telemetry.drifted(ORDERS, ("maxAge",), None)
+    telemetry.drifted(ORDERS, ("maxAge",), Author("", "", ""))
+    telemetry.attributed(Author("nats CLI", "", ""))
+    assert value(telemetry, "drift_authors_total", author="bob") == 1
+    assert value(telemetry, "drift_authors_total", author="nats CLI") == 2
+    assert value(telemetry, "drift_authors_total", author="other") == 0
+    assert value(telemetry, "drift_detected_total", kind="Stream") == 4
+
+
+def test_who_calls_himself_something_else_each_time_does_not_fill_the_memory(telemetry: Telemetry) -> None:
+    for number in range(AUTHORS + 7):
+        telemetry.attributed(Author(f"client {number}", "", ""))
+    telemetry.attributed(Author("client 0", "", ""))
+    authors = [dict(labels)["author"] for name, labels in samples(telemetry.render()) if name == "reconciler_drift_authors_total"]
+    assert len(authors) == AUTHORS + 1
+    assert value(telemetry, "drift_authors_total", author="client 0") == 2
+    assert value(telemetry, "drift_authors_total", author="other") == 7
+
+
+def test_procedures_are_counted_as_they_stand_and_the_oldest_that_goes_on_is_dated(telemetry: Telemetry) -> None:
+    telemetry.procedures([("running", 12.0), ("running", 30.0), ("journaled", 20.0), ("aborted", 900.0)])
+    assert value(telemetry, "procedures", state="running") == 2
+    assert value(telemetry, "procedures", state="aborted") == 1
+    assert value(telemetry, "procedure_oldest_seconds") == 30
+    telemetry.procedures([])
+    assert value(telemetry, "procedures", state="running") == 0
+    assert value(telemetry, "procedure_oldest_seconds") == 0
+
+
 FACTS: dict[str, tuple[Callable[[Telemetry], None], str, dict[str, str], float]] = {
     "drift": (lambda t: t.drifted(ORDERS, ("maxAge",), Author("cli", "bob", "")), "drift_detected_total", {"kind": "Stream"}, 1),
     "fight": (lambda t: t.fighting(BILLING, "ackWait", 21), "drift_fights_total", {"kind": "Consumer"}, 1),
     "retry": (lambda t: t.retrying(BILLING, 0.5, "no"), "retries_total", {"kind": "Consumer"}, 1),
     "queue": (lambda t: t.queued(7), "queue_depth", {}, 7),
+    "pending": (lambda t: t.backlog.seen(Backlog(9, 5, frozenset({BILLING}))), "consumer_pending", {}, 9),
+    "unacknowledged": (lambda t: t.backlog.seen(Backlog(9, 5, frozenset({BILLING}))), "consumer_unacknowledged", {}, 5),
+    "full": (lambda t: t.backlog.seen(Backlog(9, 5, frozenset({BILLING}))), "consumers_full", {}, 1),
+    "interval": (lambda t: t.manner(interval=60.0, dry_run=False), "interval_seconds", {}, 60),
+    "dry run": (lambda t: t.manner(interval=60.0, dry_run=True), "dry_run", {}, 1),
     "wait": (lambda t: t.dequeued(0.25), "queue_duration_seconds_sum", {}, 0.25),
     "work": (lambda t: t.unfinished_work(3.5), "unfinished_work_seconds", {}, 3.5),
     "request": (

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.errors import Problem
 from reconciler.model.identity import Key
+from reconciler.observe.backlog import Backlog
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.telemetry import Ending, PassReport, Telemetry
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
@@ -280,6 +281,17 @@ def test_the_audit_is_said_when_it_changes(told: Told) -> None:
     for state in ("on", "on", "shed", "on"):
         told.to.audit(state, 10.0)
     assert [(line["level"], line["state"]) for line in told.lines.kept] == [("info", "on"), ("warning", "shed"), ("info", "on")]
+
+
+def test_a_consumer_that_stands_still_for_two_looks_is_named_once(told: Told) -> None:
+    full, none = Backlog(9, 5, frozenset({BILLING})), Backlog()
+    for behind in (full, none, full, none):
+        told.to.backlog.seen(behind)
+    assert told.lines.kept == []
+    for behind in (full, full, full, none, full, full):
+        told.to.backlog.seen(behind)
+    assert [line["resources"] for line in told.lines.kept] == [["Consumer/ORDERS/billing"]] * 2
+    assert told.lines.at("warning") == ["consumers.full"] * 2
 
 
 def test_steps_and_retries_are_for_those_who_look_closely(told: Told) -> None:

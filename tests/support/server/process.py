@@ -25,6 +25,7 @@ START_SECONDS = 20.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.005
 PR_SET_PDEATHSIG = 1
+_RELOADED = "Reloaded server configuration"
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _running: set[subprocess.Popen[bytes]] = set()
 
@@ -122,6 +123,15 @@ class Server:
         new = Server(store or self.store, **how)
         new.port, new.monitor_port = self.port, self.monitor_port
         return new
+
+    def reload(self, config: str) -> None:
+        """Another text beside the jetstream block, which the process takes up without an end."""
+        text = self.config.read_text(encoding="utf-8")
+        self.config.write_text(text.replace(self._extra, config), encoding="utf-8")
+        self._extra = config
+        before = self.logs().count(_RELOADED)
+        self._alive().send_signal(signal.SIGHUP)
+        self.wait_for(lambda: self.logs().count(_RELOADED) > before)
 
     def restart(self) -> None:
         """Stop if need be, then start on the same ports and store."""

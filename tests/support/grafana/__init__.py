@@ -1,0 +1,1 @@
+"""Grafana: whether it understands a dashboard."""

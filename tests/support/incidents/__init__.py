@@ -1,0 +1,1 @@
+"""Incidents: what each alert is about, made on real servers, and the runbook that has to end it."""
