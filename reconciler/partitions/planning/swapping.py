@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reconciler.partitions.planning.columns import by_rank, sums
+from reconciler.partitions.planning.columns import by_rank, filters_at, load_at
 from reconciler.partitions.planning.model import Ints, Items, Ranks, Solved, Workers
 
 _MOST_STEPS = 1000
@@ -42,8 +42,8 @@ def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, trigger: in
     rows = items.keys.ordered(rows, np.zeros(len(rows), dtype=np.int64))
     receivers = np.array(sorted(solved.share), dtype=np.int64)
     for _ in range(_MOST_STEPS):
-        spare = limit - sums(items.weight, place, count)
-        room = slots - sums(items.filters, place, count)
+        spare = limit - load_at(items, place, count)
+        room = slots - filters_at(items, place, count)
         over = receivers[spare[receivers] < 0]
         tried = over[np.lexsort((over, spare[over]))][:_MOST_TRIED].tolist()
         step = next((found for worker in tried if (found := _best(items, rows, place, (worker, receivers, spare, room)))), None)
