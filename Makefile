@@ -11,7 +11,7 @@ MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_TESTS ?= $(wildcard tests/test_support.py tests/jetstream tests/engine tests/acceptance)
 
-.PHONY: help setup run test test-matrix check format bench docs soak lock clean
+.PHONY: help setup spark run test test-matrix check format bench docs soak lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,10 +26,17 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+spark: $(VENV)/.spark ## Add Spark, hash-checked, for the tests of the planner on Spark (needs Java 17)
+
+$(VENV)/.spark: requirements-spark.txt requirements-spark-build.txt | $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-spark-build.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --requirement requirements-spark.txt
+	@touch $@
+
 run: setup ## Start NATS and keep the example manifests applied there, until Ctrl-C
 	@$(BIN)/reconciler run -f manifests --env dev --embedded
 
-test: setup ## All tests, on the newest nats-server and 2.14
+test: setup spark ## All tests, on the newest nats-server and 2.14
 	$(PYTEST)
 
 test-matrix: setup ## What depends on the server, on every supported version and on a cluster

@@ -10,6 +10,8 @@ lock() {
 
 lock pyproject.toml --output-file requirements-runtime.txt
 lock pyproject.toml --extra embedded --extra planner --extra dev --output-file requirements.txt
+printf 'pyspark[connect]==4.1.4\npandas>=2.2,<3\n' | lock - --constraint requirements.txt --output-file requirements-spark.txt
+printf 'setuptools\nwheel\n' | lock - --constraint requirements.txt --output-file requirements-spark-build.txt
 echo hatchling | lock - --output-file requirements-build.txt
 for pin in tests/support/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)

@@ -39,7 +39,7 @@ class Pool:
             return "no room in the zones"
 
 
-def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:  # noqa: PLR0914 - a table has many columns
+def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:
     """A table as odd as it may be."""
     zones = str(dice.choice(["ignore", "ignore", "hard", "soft"]))
     count_workers = int(dice.integers(1, 9))

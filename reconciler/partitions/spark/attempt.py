@@ -33,7 +33,7 @@ from reconciler.partitions.spark.frames import INT, LONG, TEXT, kept, rows_of, s
 from reconciler.partitions.spark.groups import Book, Group, ranks_of
 from reconciler.partitions.spark.ranking import meet
 
-KEPT = ("g", "key", "hash", "w", "f", "home", "pin")
+KEPT = ("g", "key", "hash", "w", "f", "home", "pin", "zone")
 _STATE = (*KEPT, "at", "movable", "reason")
 
 
@@ -46,7 +46,7 @@ class Attempted:
 
 
 def attempt(items: DataFrame, groups: Mapping[int, Group]) -> Attempted:
-    """Plans these groups; what is cached on the way is added to `keep`."""
+    """Plans these groups."""
     spark = items.sparkSession
     books = open_books(items, groups)
     state = _begun(items, spark, books)
@@ -212,10 +212,10 @@ def _dealt(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> 
             heavy.setdefault(row["g"], []).append(row)
     placed: list[tuple[int, str, int]] = []
     dealt: dict[tuple[int, int], Mapping[int, int]] = {}
-    for number in sizes:
+    for number, light_sizes in sizes.items():
         book = books[number]
         try:
-            found = _deal(book, heavy.get(number, []), sizes[number])
+            found = _deal(book, heavy.get(number, []), light_sizes)
         except NoRoom as error:
             book.error = error
             continue

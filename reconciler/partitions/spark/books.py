@@ -25,7 +25,12 @@ _FIRST_LOOK = 32
 def open_books(items: DataFrame, groups: Mapping[int, Group]) -> dict[int, Book]:
     """Sums by worker, of every group."""
     books = {number: open_book(group) for number, group in groups.items()}
-    keys = ("g", "home", (F.col("pin") >= 0).alias("pinned"), ((F.col("pin") >= 0) & (F.col("pin") == F.col("home"))).alias("here"))
+    keys = (
+        "g",
+        "home",
+        (F.col("pin") >= 0).alias("pinned"),
+        ((F.col("pin") >= 0) & (F.col("pin") == F.col("home"))).alias("here"),
+    )
     any_pins = False
     for row in rows_of(items.groupBy(*keys).agg(total("w"), total("f"), F.max("w").alias("most"))):
         _enter(books[row["g"]], row)

@@ -49,7 +49,9 @@ def check_partitions(
     twice = F.count(F.col("subject")).over(Window.partitionBy("subject"))
     known = joined.withColumn("times", twice).withColumn("home", F.coalesce("home", F.lit(NEW)).cast("int"))
     conditions = _conditions(used, spec, workers)
-    flagged = kept(known.select("*", *(F.coalesce(flag, F.lit(False)).alias(f"{_FLAG}{at}") for at, (_, _, flag) in enumerate(conditions))))  # noqa: FBT003
+    flagged = kept(
+        known.select("*", *(F.coalesce(flag, F.lit(False)).alias(f"{_FLAG}{at}") for at, (_, _, flag) in enumerate(conditions)))
+    )
     counts = [F.sum(F.col(f"{_FLAG}{at}").cast("long")).alias(f"{_FLAG}{at}") for at in range(len(conditions))]
     weight = F.sum(F.col("w").cast("decimal(38,0)")).cast("string").alias("weight")
     units = F.max(F.col("unit").isNotNull().cast("int")).alias("units")
@@ -154,7 +156,9 @@ def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, workers: Worke
         found.append(("null-zone", "without a zone, while others have one", whole & ~named))
         if "pin" in used:
             home = F.create_map(*(F.lit(part) for pair in enumerate(workers.workers.zone) for part in pair))
-            found.append(("pin-outside-zone", "pinned to a worker of another zone", (F.col("pin") >= 0) & (home[F.col("pin")] != zone)))
+            found.append(
+                ("pin-outside-zone", "pinned to a worker of another zone", (F.col("pin") >= 0) & (home[F.col("pin")] != zone))
+            )
     return found
 
 

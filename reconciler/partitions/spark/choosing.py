@@ -72,17 +72,15 @@ def choose(some: DataFrame, gives: Mapping[int, tuple[Give, int]], top_up_of: Ma
     def least(condition: Column) -> Column:
         return F.min(F.when(stays & condition, candidate))
 
-    sums = (
-        some.groupBy("at").agg(
-            F.first("given").alias("given"),
-            F.sum(F.when(F.col("gone"), F.col("f")).otherwise(F.lit(0))).alias("filters"),
-            least((F.col("given") < F.col("must")) & (F.col("w") >= F.col("must") - F.col("given"))).alias("short"),
-            least((F.col("given") < F.col("may")) & (F.col("w") >= F.col("may") - F.col("given"))).alias("rest"),
-            F.min("w").alias("lightest"),
-            F.max("w").alias("heaviest"),
-            F.sum(F.when(F.col("w") < F.col("excess"), F.col("w")).otherwise(F.lit(0))).alias("lighter"),
-            F.min(F.when(F.col("w") >= F.col("excess"), F.col("w"))).alias("large"),
-        )
+    sums = some.groupBy("at").agg(
+        F.first("given").alias("given"),
+        F.sum(F.when(F.col("gone"), F.col("f")).otherwise(F.lit(0))).alias("filters"),
+        least((F.col("given") < F.col("must")) & (F.col("w") >= F.col("must") - F.col("given"))).alias("short"),
+        least((F.col("given") < F.col("may")) & (F.col("w") >= F.col("may") - F.col("given"))).alias("rest"),
+        F.min("w").alias("lightest"),
+        F.max("w").alias("heaviest"),
+        F.sum(F.when(F.col("w") < F.col("excess"), F.col("w")).otherwise(F.lit(0))).alias("lighter"),
+        F.min(F.when(F.col("w") >= F.col("excess"), F.col("w"))).alias("large"),
     )
     flat = (F.col(f"{name}.{part}").alias(f"{name}_{part}") for name in ("short", "rest") for part in ("w", "key", "f"))
     found = rows_of(sums.select("at", "given", "filters", "lightest", "heaviest", "lighter", "large", *flat))

@@ -20,7 +20,9 @@ def item_key() -> Column:
 def roll_up(partitions: DataFrame, *, units: bool) -> DataFrame:
     """One row for each item: problem, key, hash, w, f, home, pin, zone."""
     if not units:
-        items = partitions.select("problem", F.col("subject").alias("key"), "w", F.lit(1).cast("long").alias("f"), "home", "pin", "zone")
+        items = partitions.select(
+            "problem", F.col("subject").alias("key"), "w", F.lit(1).cast("long").alias("f"), "home", "pin", "zone"
+        )
         return items.withColumn("hash", F.xxhash64("key"))
     keyed = partitions.withColumn("key", item_key())
     at_home = keyed.groupBy("problem", "key", "home").agg(

@@ -21,7 +21,7 @@ from reconciler.partitions.spark.items import item_key, roll_up
 from reconciler.partitions.spark.solve import solve
 
 _SHOWN = 5
-_ITEM = ("problem", "g", "key", "hash", "w", "f", "home", "pin")
+_ITEM = ("problem", "g", "key", "hash", "w", "f", "home", "pin", "zone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Outcome:
     giants: tuple[str, ...] = ()
     """The keys of items that have a worker to themselves."""
     hosts: frozenset[int] = frozenset()
-    bounds: Bounds = Bounds()
+    bounds: Bounds = field(default_factory=Bounds)
     held_by: tuple[str, ...] = ()
     waiting: int = 0
     filling: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class _Sums:
 
 
 def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
-    """Plans partitions (`items.LEAF`); `keep` collects what was cached, for whoever reads the rows to let go."""
+    """Plans partitions (`items.LEAF`)."""
     items = kept(roll_up(partitions, units=units))
     sums = _sums(items, problems)
     errors: dict[int, CapExceeded] = {}
@@ -91,7 +91,7 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
     rows = placed[0] if placed else None
     for more in placed[1:]:
         rows = rows.unionByName(more) if rows is not None else more
-    leaves = _leaves(partitions, items, rows, members, units=units)
+    leaves = _leaves(partitions, rows, members, units=units)
     leaves = kept(leaves)
     outcomes = _checked(leaves, problems, outcomes, units=units)
     return Planned(leaves, outcomes)
@@ -195,7 +195,14 @@ def _lent(by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], so
     home = F.when(at_home, F.col("own")).otherwise(F.coalesce("here", "own")).cast("int")
     pin = F.coalesce(F.col("pinned"), F.when(at_home, F.col("own")), F.lit(-1)).cast("int")
     as_zones = joined.select(
-        F.col("problem").cast("long").alias("g"), "key", "hash", "w", "f", home.alias("home"), pin.alias("pin")
+        F.col("problem").cast("long").alias("g"),
+        "key",
+        "hash",
+        "w",
+        "f",
+        home.alias("home"),
+        pin.alias("pin"),
+        F.lit(-1).cast("int").alias("zone"),
     )
     solved = solve(kept(as_zones), groups)
     starts = small(spark, {"problem": (INT, soft), "start": (INT, [groups[number].offset for number in soft])})
@@ -216,9 +223,7 @@ def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequenc
     return [waves[wave] for wave in sorted(waves)]
 
 
-def _lost(
-    grouped: DataFrame, members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]
-) -> frozenset[int]:
+def _lost(grouped: DataFrame, members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]) -> frozenset[int]:
     """Groups with partitions and without anybody to receive them."""
     empty = {group for group, (number, ranks) in members.items() if not any(problems[number].workers.active[k] for k in ranks)}
     if not empty:
@@ -283,7 +288,6 @@ def _outcome(
 
 def _leaves(
     partitions: DataFrame,
-    items: DataFrame,
     rows: DataFrame | None,
     members: Mapping[int, tuple[int, tuple[int, ...]]],
     *,
@@ -303,18 +307,18 @@ def _leaves(
     else:
         named = rows.join(problems, "g")
     if not units:
-        whole = named.select(
+        return named.select(
             "problem",
             F.col("key").alias("subject"),
             F.lit(None).cast("string").alias("unit"),
             "w",
             "home",
             "pin",
+            "zone",
             F.col("home").alias("item_home"),
             "place",
             "reason",
         )
-        return whole
     placed = named.select("problem", "key", F.col("home").alias("item_home"), "place", F.col("reason").alias("why"))
     leaves = partitions.withColumn("key", item_key()).join(placed, ["problem", "key"], "left")
     home, place = F.col("home"), F.col("place")
@@ -326,7 +330,7 @@ def _leaves(
         .otherwise(F.col("why"))
     )
     placed_or_not = F.coalesce("place", F.lit(-1)).cast("int")
-    return leaves.withColumn("reason", reason.cast("int")).withColumn("place", placed_or_not).drop("why", "key", "zone")
+    return leaves.withColumn("reason", reason.cast("int")).withColumn("place", placed_or_not).drop("why", "key")
 
 
 def _checked(leaves: DataFrame, problems: Sequence[Problem], outcomes: list[Outcome], *, units: bool) -> list[Outcome]:

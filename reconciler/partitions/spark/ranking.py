@@ -1,7 +1,7 @@
 """Light items meet slots rank by rank (`planning.dealing`), without sorting either of them as a whole.
 
-Items are numbered within (class of weight, stratum of the hash), slots within 1024 stretches of their positions; what stands before
-each of those is a running sum over a few thousand counts.
+Items are numbered within (class of weight, stratum of the hash), slots within 1024 stretches of their positions; what stands
+before each of those is a running sum over a few thousand counts.
 
 Invariant: ranks are dense, so that each item meets exactly one slot.
 """
@@ -43,9 +43,7 @@ def meet(light: DataFrame, spark: SparkSession, dealt: Dealt, groups: Mapping[in
     return ranked.join(slots.select(*_DECK, "rank", "to"), [*_DECK, "rank"]).drop("rank")
 
 
-def _numbered(
-    rows: DataFrame, parts: tuple[str, ...], order_of_parts: tuple[Column, ...], order: tuple[str, ...]
-) -> DataFrame:
+def _numbered(rows: DataFrame, parts: tuple[str, ...], order_of_parts: tuple[Column, ...], order: tuple[str, ...]) -> DataFrame:
     """A dense rank, from 1."""
     counts = rows.groupBy(*_DECK, *parts).agg(F.count(F.lit(1)).alias("here"))
     before = Window.partitionBy(*_DECK).orderBy(*order_of_parts).rowsBetween(Window.unboundedPreceding, -1)
@@ -68,8 +66,10 @@ def _slots(spark: SparkSession, dealt: Dealt, groups: Mapping[int, Group]) -> Da
         "g", "f", "to", "count", "phase", F.explode(F.expr("sequence(0L, count - 1)")).alias("slot")
     )
     position = F.expr(f"(shiftleft(slot, {PHASE_BITS}) + phase) div count")
-    return slots.withColumn("position", position).withColumn("stretch", F.expr(f"shiftright(position, {_STRETCH_BITS})")).drop(
-        "count", "phase", "slot"
+    return (
+        slots.withColumn("position", position)
+        .withColumn("stretch", F.expr(f"shiftright(position, {_STRETCH_BITS})"))
+        .drop("count", "phase", "slot")
     )
 
 

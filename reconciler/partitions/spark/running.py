@@ -8,10 +8,10 @@ Invariant: nothing is planned before all of it is known to be right.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
@@ -39,7 +39,7 @@ from reconciler.partitions.spark.tables import BROKEN, Source
 from reconciler.partitions.spec import Table
 
 Lap = Callable[[str, str], None]
-
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[Gathered, Plan]:
@@ -81,7 +81,7 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     if outcome.error is not None:
         raise outcome.error
     lap("plan", "planned")
-    columns_of = made.rows.select("subject", "unit", "w", "home", "pin", "place", "reason").toArrow().combine_chunks()
+    columns_of = made.rows.select("subject", "unit", "w", "home", "pin", "zone", "place", "reason").toArrow().combine_chunks()
     lap("fetch", "fetched the plan")
     partitions = _partitions(columns_of, checked)
     neighbours.refuse_collisions(partitions.subject)
@@ -91,7 +91,7 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     items = Items(Keys(partitions.subject), partitions.weight, ones, home, partitions.pin, partitions.zone)
     gathered = Gathered(partitions, workers, items, rules, previous, source_of, index, tuple(changed))
     result = _plan(columns_of, outcome)
-    check(items, workers, replace(rules, zones="ignore"), result, partitions.unit)
+    check(items, workers, rules, result, partitions.unit)
     return gathered, result
 
 
@@ -122,11 +122,8 @@ def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> DataF
 
 def _partitions(columns: pa.Table, checked: Checked) -> Partitions:
     unit = _column(columns, "unit") if checked.units else None
-    count = len(columns)
-    zone = np.full(count, -1, dtype=np.int32)
-    return Partitions(
-        _column(columns, "subject"), _ints(columns, "w", np.int64), _ints(columns, "pin", np.int32), zone, unit
-    )
+    pin, zone = _ints(columns, "pin", np.int32), _ints(columns, "zone", np.int32)
+    return Partitions(_column(columns, "subject"), _ints(columns, "w", np.int64), pin, zone, unit)
 
 
 def _plan(columns: pa.Table, outcome: Outcome) -> Plan:
@@ -148,11 +145,16 @@ def _plan(columns: pa.Table, outcome: Outcome) -> Plan:
 
 def _column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
-    array = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.string())
+    array = (
+        column
+        if isinstance(column, pa.Array)
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else pa.array([], pa.string())
+    )
     return array.cast(pa.string())
 
 
-def _ints(table: pa.Table, name: str, kind: Any) -> Any:
-    return table.column(name).to_numpy().astype(kind)
-
-
+def _ints(table: pa.Table, name: str, kind: type[_Number]) -> npt.NDArray[_Number]:
+    found: npt.NDArray[_Number] = table.column(name).to_numpy().astype(kind)
+    return found

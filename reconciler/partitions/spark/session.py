@@ -1,6 +1,7 @@
 """The Spark session: what it needs, and clear words when that is missing.
 
-A master, packages and confs given from outside (spark-submit, spark-defaults, SPARK_REMOTE) win: nothing is set here that is set there.
+A master, packages and confs given from outside (spark-submit, spark-defaults, SPARK_REMOTE) win: nothing is set here that is set
+there.
 
 Invariant: pyspark is imported only when its version, and Java where a JVM has to be started, are known to be there.
 """
@@ -147,7 +148,12 @@ def explained(error: Exception, format_: str) -> UsageError | None:
         line = packages_line(format_, "4.1.4")
         fits = f"Spark 4.1.4 with {line}" if line else "the versions that its documentation names for Spark 4.1"
         return UsageError(f"{format_}: its package ({_loaded(format_, text)}) does not fit Spark {spark}; what fits: {fits}")
-    unknown = ("DATA_SOURCE_NOT_FOUND", "Failed to find data source", "ClassNotFoundException", "Cannot find catalog plugin class")
+    unknown = (
+        "DATA_SOURCE_NOT_FOUND",
+        "Failed to find data source",
+        "ClassNotFoundException",
+        "Cannot find catalog plugin class",
+    )
     if any(mark in text for mark in unknown):
         line = packages_line(format_, spark)
         way = f"add {line}" if line else "add its package: --packages GROUP:ARTIFACT:VERSION"

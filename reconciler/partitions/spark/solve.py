@@ -1,7 +1,7 @@
-"""The plans of many groups (`planning.solve`): an attempt, a calm one where the first left somebody with too much, and more rounds.
+"""The plans of many groups (`planning.solve`): an attempt, a calm one where that left somebody with too much, and more rounds.
 
-Rounds are planned by the very code that plans locally. It gets the items of workers that have too much one by one, and of everybody
-else the sums; when it needs more, it says so, and is called again with them.
+Rounds are planned by the very code that plans locally. It gets the items of workers that have too much one by one, and of
+everybody else the sums; when it needs more, it says so, and is called again with them.
 
 Invariant: a group whose first attempt leaves nobody with too much costs one attempt and no rows on the driver but heavy ones.
 """
@@ -103,9 +103,7 @@ def _results(placed: DataFrame, made: Attempted, rules_of: Mapping[int, Group] |
     rows: dict[int, list[dict[str, Any]]] = {number: [] for number in made.books}
     for row in rows_of(by_place):
         rows[row["g"]].append(row)
-    return {
-        number: _result(book, rows[number], (rules_of or {}).get(number, book.group)) for number, book in made.books.items()
-    }
+    return {number: _result(book, rows[number], (rules_of or {}).get(number, book.group)) for number, book in made.books.items()}
 
 
 def _result(book: Book, rows: list[dict[str, Any]], measured: Group) -> _Result:
@@ -141,14 +139,19 @@ def _result(book: Book, rows: list[dict[str, Any]], measured: Group) -> _Result:
 
 def _solution(result: _Result, first: _Result) -> Solution:
     solved = replace(result.solved, bounds=first.solved.bounds, filling=first.solved.filling)
-    return Solution(solved, result.giants, result.load, result.subjects, result.moved, result.book.error, result.book.all_subjects)
+    return Solution(
+        solved, result.giants, result.load, result.subjects, result.moved, result.book.error, result.book.all_subjects
+    )
 
 
 def _rounds(
     placed: DataFrame, groups: Mapping[int, Group], results: Mapping[int, _Result]
 ) -> tuple[DataFrame, dict[int, Solution]]:
     """More rounds for these groups, as long as they make them better."""
-    known = {number: _Known(set(_over(result, groups[number])), keys=set(result.book.heaviest_keys)) for number, result in results.items()}
+    known = {
+        number: _Known(set(_over(result, groups[number])), keys=set(result.book.heaviest_keys))
+        for number, result in results.items()
+    }
     found: dict[int, Solution] = {}
     changed: list[tuple[int, str, int, int]] = []
     while known:
@@ -181,11 +184,13 @@ def _fetch(placed: DataFrame, known: Mapping[int, _Known], groups: Mapping[int, 
     places = [(number, rank + groups[number].offset) for number, of in known.items() for rank in sorted(of.workers)]
     keys = [(number, key) for number, of in known.items() for key in sorted(of.keys)]
     limits = [(number, -1 if of.large is None else of.large) for number, of in known.items()]
-    frame = placed.join(
-        small(spark, {"g": (LONG, [g for g, _ in limits]), "large": (LONG, [large for _, large in limits])}), "g"
+    frame = placed.join(small(spark, {"g": (LONG, [g for g, _ in limits]), "large": (LONG, [large for _, large in limits])}), "g")
+    opened = small(
+        spark, {"g": (LONG, [g for g, _ in places]), "place": (INT, [p for _, p in places]), "open": (INT, [1] * len(places))}
     )
-    opened = small(spark, {"g": (LONG, [g for g, _ in places]), "place": (INT, [p for _, p in places]), "open": (INT, [1] * len(places))})
-    named = small(spark, {"g": (LONG, [g for g, _ in keys]), "key": (TEXT, [k for _, k in keys]), "named": (INT, [1] * len(keys))})
+    named = small(
+        spark, {"g": (LONG, [g for g, _ in keys]), "key": (TEXT, [k for _, k in keys]), "named": (INT, [1] * len(keys))}
+    )
     frame = frame.join(opened, ["g", "place"], "left").join(named, ["g", "key"], "left")
     large = (F.col("pin") < 0) & (F.col("large") >= 0) & (F.col("w") > F.col("large"))
     wanted = frame.filter(large | F.col("open").isNotNull() | F.col("named").isNotNull())
@@ -242,9 +247,7 @@ def _with_changes(placed: DataFrame, changed: list[tuple[int, str, int, int]]) -
     if not changed:
         return placed
     names = (("g", LONG), ("key", TEXT), ("to", INT), ("why", INT))
-    table = small(
-        placed.sparkSession, {name: (kind, [row[at] for row in changed]) for at, (name, kind) in enumerate(names)}
-    )
+    table = small(placed.sparkSession, {name: (kind, [row[at] for row in changed]) for at, (name, kind) in enumerate(names)})
     joined = placed.join(table, ["g", "key"], "left")
     return (
         joined.withColumn("place", F.coalesce("to", "place")).withColumn("reason", F.coalesce("why", "reason")).select(*_COLUMNS)

@@ -45,7 +45,9 @@ class Source:
         try:
             frame = self._read(name, table)
             missing = [
-                self.plan.problem("unknown-column", no_column(condition.column, frame.columns), "spec", name, "where", at, "column")
+                self.plan.problem(
+                    "unknown-column", no_column(condition.column, frame.columns), "spec", name, "where", at, "column"
+                )
                 for at, condition in enumerate(table.where)
                 if condition.column not in frame.columns
             ]
@@ -59,7 +61,7 @@ class Source:
         """A table that this process reads, as the local reader sees one."""
         frame = self.open(name, table)
         columns = tuple(column for column in frame.columns if column != BROKEN)
-        return _Collected(self.plan, name, table, (), columns, frame)
+        return Collected(self.plan, name, table, (), columns, frame)
 
     def _read(self, name: str, table: Table) -> DataFrame:
         reader = self.spark.read
@@ -106,8 +108,8 @@ class Source:
             return given
         if not is_local(self.spark) and not self.shared_filesystem:
             message = (
-                f"{given} is a path of this machine, and the executors of this Spark may have another: give one with a scheme that all "
-                "of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
+                f"{given} is a path of this machine, and the executors of this Spark may have another: give one with a scheme that "
+                "all of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
             )
             raise InvalidInput((self.plan.problem("not-shared", message, "spec", name, "path"),))
         plain = Path(given.removeprefix("file://").removeprefix("file:"))
@@ -123,7 +125,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class _Collected(TableFiles):
+class Collected(TableFiles):
     """Rows that Spark has read and this process gets."""
 
     frame: DataFrame
