@@ -75,7 +75,7 @@ def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:
     elif zones != "hard" and dice.random() < 0.4:
         pin = dice.choice([-1, -1, -1, *active], count).astype(np.int32)
     trigger = int(dice.choice([100_000, 50_000, 0]))
-    budget = int(weights.sum() * dice.random() * 0.3) if dice.random() < 0.2 else None
+    budget = int(weights.sum() * dice.random() * 0.3) if unit is None and dice.random() < 0.25 else None
     rules = Rules(trigger, min(trigger, 50_000), bool(dice.random() < 0.5), budget, zones)
     subjects = [f"s.{number}.{row}" for row in range(count)]
     ones = np.ones(count, dtype=np.int64)

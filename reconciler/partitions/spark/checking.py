@@ -20,7 +20,7 @@ from reconciler.partitions.reading.inputs import WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST
 from reconciler.partitions.reading.subjects import FIELD, GOOD, LONGEST, WILD, template_columns
 from reconciler.partitions.spark.conditions import micro
-from reconciler.partitions.spark.frames import INT, TEXT, kept, rows_of, small
+from reconciler.partitions.spark.frames import INT, TEXT, kept, no, rows_of, small
 from reconciler.partitions.spark.items import LEAF
 from reconciler.partitions.spark.tables import BROKEN, quoted_name
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
@@ -50,7 +50,7 @@ def check_partitions(
     known = joined.withColumn("times", twice).withColumn("home", F.coalesce("home", F.lit(NEW)).cast("int"))
     conditions = _conditions(used, spec, workers)
     flagged = kept(
-        known.select("*", *(F.coalesce(flag, F.lit(False)).alias(f"{_FLAG}{at}") for at, (_, _, flag) in enumerate(conditions)))
+        known.select("*", *(F.coalesce(flag, no()).alias(f"{_FLAG}{at}") for at, (_, _, flag) in enumerate(conditions)))
     )
     counts = [F.sum(F.col(f"{_FLAG}{at}").cast("long")).alias(f"{_FLAG}{at}") for at in range(len(conditions))]
     weight = F.sum(F.col("w").cast("decimal(38,0)")).cast("string").alias("weight")
@@ -84,13 +84,13 @@ def _read(table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec) ->
     """Our columns in our types: subject, unit, pin_name, zone_name, w, split, and the text of broken rows."""
     template, constant = spec.partitions.template, spec.partitions.columns.weight
     columns = {name: text(F.col(quoted_name(used[name]))) if name in used else F.lit(None).cast("string") for name in _TEXTS}
-    split = F.lit(False)  # noqa: FBT003 - a literal
+    split = no()
     if template is not None:
         values = {name: text(F.col(quoted_name(name))) for name in template_columns(template)}
         parts = FIELD.split(template)
         columns["subject"] = F.concat(*(values[part] if at % 2 else F.lit(part) for at, part in enumerate(parts)))
         for value in values.values():
-            split = split | F.coalesce(value.contains(".") | (value == ""), F.lit(False))  # noqa: FBT003
+            split = split | F.coalesce(value.contains(".") | (value == ""), no())
     if isinstance(constant, int):
         weight = F.lit(constant * MILLION).cast("long")
     else:
@@ -137,7 +137,7 @@ def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, workers: Worke
         ("bad-row", "with more or fewer values than the first line", ~whole),
         ("null-subject", "without a subject", whole & subject.isNull()),
         ("bad-subject", bad, whole & ~good),
-        ("bad-weight", "with a weight that is no number of at least 0.000001", whole & F.coalesce(F.col("w") <= 0, F.lit(True))),  # noqa: FBT003
+        ("bad-weight", "with a weight that is no number of at least 0.000001", whole & F.coalesce(F.col("w") <= 0, ~no())),
         ("duplicate-subject", "with a subject that stands there more than once", whole & (F.col("times") > 1)),
     ]
     if spec.partitions.template is not None:

@@ -65,7 +65,7 @@ def prefix(state: DataFrame, spark: SparkSession, gives: Mapping[int, tuple[Give
 
 
 def choose(some: DataFrame, gives: Mapping[int, tuple[Give, int]], top_up_of: Mapping[int, int]) -> Chosen:
-    """Completes what is short and tops up, by group: `top_up_of` is the group of each giver; an absent one takes only prefixes."""
+    """Completes what is short and tops up, by group; givers that `top_up_of` does not name give only prefixes."""
     stays = ~F.col("gone")
     candidate = F.struct("w", "hash", "key", "f")
 

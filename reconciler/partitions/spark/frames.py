@@ -15,6 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 LONG, INT, TEXT, BOOL = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
 
+def no() -> Column:
+    """False, as a column."""
+    return F.lit(False)  # noqa: FBT003 - a literal
+
+
 def small(spark: SparkSession, columns: Mapping[str, tuple[pa.DataType, Sequence[Any]]]) -> DataFrame:
     """A table of the driver, sent to every executor when it is joined."""
     table = pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})

@@ -108,8 +108,8 @@ class Source:
             return given
         if not is_local(self.spark) and not self.shared_filesystem:
             message = (
-                f"{given} is a path of this machine, and the executors of this Spark may have another: give one with a scheme that "
-                "all of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
+                f"{given} is a path of this machine, and the executors of this Spark may have another: give one with a scheme "
+                "that all of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
             )
             raise InvalidInput((self.plan.problem("not-shared", message, "spec", name, "path"),))
         plain = Path(given.removeprefix("file://").removeprefix("file:"))
