@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,8 +85,7 @@ def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:
 
 def offsets(pools: list[Pool]) -> list[int]:
     """Where the workers of each begin."""
-    starts = np.cumsum([0, *(len(one.workers) for one in pools)]).tolist()
-    return starts[:-1]
+    return [0, *accumulate(len(one.workers) for one in pools)][:-1]
 
 
 def leaves(spark: SparkSession, pools: list[Pool], dice: np.random.Generator | None = None) -> DataFrame:

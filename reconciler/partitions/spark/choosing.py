@@ -103,7 +103,7 @@ def choose(some: DataFrame, gives: Mapping[int, tuple[Give, int]], top_up_of: Ma
     return Chosen(_with_picks(some, picks), given)
 
 
-def _topped_up(rows: Mapping[int, Mapping[str, Any]], gives: Mapping[int, tuple[Give, int]]) -> dict[int, Mapping[str, Any]]:
+def _topped_up(rows: Mapping[int, Mapping[str, Any]], gives: Mapping[int, tuple[Give, int]]) -> dict[int, dict[str, Any]]:
     """Rounding down at every worker adds up (`planning.shedding`)."""
     rest = {}
     for at, row in rows.items():

@@ -95,8 +95,8 @@ class Book:
 
 def open_book(group: Group) -> Book:
     """An empty one."""
-    columns = [np.zeros(len(group.workers), dtype=np.int64) for _ in range(6)]
-    return Book(group, *columns)
+    weight, filters, pinned, pinned_filters, free, free_filters = np.zeros((6, len(group.workers)), dtype=np.int64)
+    return Book(group, weight, filters, pinned, pinned_filters, free, free_filters)
 
 
 @dataclass(frozen=True, slots=True)

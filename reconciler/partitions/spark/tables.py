@@ -7,6 +7,7 @@ Invariant: a path means the same file to this process and to every executor, or 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,9 +160,9 @@ def _texts(options: dict[str, Any]) -> dict[str, str]:
 
 def _java_error() -> type[Exception]:
     """What classic Spark raises for errors of the JVM that it does not know."""
-    try:
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - a client of Connect may lack it
-    except ImportError:
-        return PySparkException
-    found: type[Exception] = Py4JJavaError
+    found: type[Exception] = PySparkException
+    with contextlib.suppress(ImportError):  # a client of Connect may lack it
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - the same
+
+        found = Py4JJavaError
     return found
