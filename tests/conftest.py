@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support import promises
+from tests.support import promises, skipped
 from tests.support.account.wire import Wire
 from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
@@ -137,6 +137,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what nothing proved."""
+    """Name what nothing proved, and what was not run."""
+    for line in skipped.lines(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line)
     for missing in terminalreporter.config.stash.get(_MISSING, ()):
         terminalreporter.write_line(f"UNPROVEN on a real server: {missing}")

@@ -5,6 +5,7 @@ Invariant: what it returns has been checked from the result itself; a plan that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,19 +91,28 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
 def _solved(items: Items, workers: Workers, rules: Rules, ranks: tuple[int, ...]) -> Solved:
     if not any(workers.active[k] for k in ranks):
         if len(items):
-            msg = "nobody is left to receive: no worker is active"
-            raise CapExceeded(msg)
+            raise no_receivers()
         return Solved(items.home, np.zeros(0, dtype=np.int8), {})
     try:
         return solve(items, workers, rules, ranks)
     except NoRoom as error:
-        what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
-        slots = sum(workers.slots[k] for k in ranks if workers.active[k])
-        msg = (
-            f"{error.placed} of {error.asked} {what} that need a worker fit: {int(items.filters.sum())} subjects, "
-            f"room for {slots} on {sum(workers.active[k] for k in ranks)} workers; add workers or raise maxSubjects"
-        )
-        raise CapExceeded(msg) from error
+        raise cap_exceeded(error, int(items.filters.sum()), workers, ranks) from error
+
+
+def no_receivers() -> CapExceeded:
+    """Partitions, and nobody for them."""
+    return CapExceeded("nobody is left to receive: no worker is active")
+
+
+def cap_exceeded(error: NoRoom, subjects: int, workers: Workers, ranks: tuple[int, ...]) -> CapExceeded:
+    """What did not fit, and how much room there is."""
+    what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
+    slots = sum(workers.slots[k] for k in ranks if workers.active[k])
+    msg = (
+        f"{error.placed} of {error.asked} {what} that need a worker fit: {subjects} subjects, "
+        f"room for {slots} on {sum(workers.active[k] for k in ranks)} workers; add workers or raise maxSubjects"
+    )
+    return CapExceeded(msg)
 
 
 def _check_room(items: Items, workers: Workers) -> None:
@@ -112,16 +122,27 @@ def _check_room(items: Items, workers: Workers) -> None:
     for rank, count in enumerate(filters):
         if count > workers.slots[rank]:
             keys = items.keys.texts(np.flatnonzero(items.pin == rank))
-            named = ", ".join(key.decode().strip() for key in sorted(keys)[:_SHOWN])
-            msg = f"{count} subjects are pinned to {workers.names[rank]}, which may have {workers.slots[rank]}: {named}, …"
-            raise CapExceeded(msg)
-    subjects = int(items.filters.sum())
+            raise pinned_too_many(workers, rank, count, [key.decode().strip() for key in sorted(keys)[:_SHOWN]])
+    error = too_many(int(items.filters.sum()), workers)
+    if error is not None:
+        raise error
+
+
+def pinned_too_many(workers: Workers, rank: int, count: int, keys: Sequence[str]) -> CapExceeded:
+    """More is pinned to a worker than it may have; the keys are the first of them."""
+    return CapExceeded(
+        f"{count} subjects are pinned to {workers.names[rank]}, which may have {workers.slots[rank]}: {', '.join(keys)}, …"
+    )
+
+
+def too_many(subjects: int, workers: Workers) -> CapExceeded | None:
+    """More subjects than there is room for, if that is so."""
     slots = [workers.slots[k] for k in range(len(workers)) if workers.active[k]]
-    if subjects > sum(slots):
-        usual = max(slots, default=0)
-        needed = f"; {-(-subjects // usual)} workers of {usual} would do" if usual else ""
-        msg = f"{subjects} subjects, room for {sum(slots)} on {len(slots)} active workers{needed}"
-        raise CapExceeded(msg)
+    if subjects <= sum(slots):
+        return None
+    usual = max(slots, default=0)
+    needed = f"; {-(-subjects // usual)} workers of {usual} would do" if usual else ""
+    return CapExceeded(f"{subjects} subjects, room for {sum(slots)} on {len(slots)} active workers{needed}")
 
 
 def _voluntary(items: Items, solved: Solved) -> int:

@@ -39,7 +39,7 @@ class _Collected:
 
 def read_partitions(table: TableFiles, spec: PartitionPlanSpec, workers: WorkerTableRows) -> Partitions:
     """All partitions; raises InvalidInput with everything that is wrong, TooMany when they are checked but too many."""
-    used = _columns(table, spec)
+    used = used_columns(table, spec)
     faults = Faults(table.shown)
     found = _Collected()
     for batch in table.batches(_asked(used, spec), faults):
@@ -64,7 +64,7 @@ def _asked(used: Mapping[str, str], spec: PartitionPlanSpec) -> list[str]:
     return list(dict.fromkeys([*used.values(), *(template_columns(template) if template else ())]))
 
 
-def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
+def used_columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
     """Which column says what."""
     columns, template = spec.partitions.columns, spec.partitions.template
     weight = columns.weight if isinstance(columns.weight, str) else None
@@ -213,7 +213,7 @@ def _units_agree(found: _Collected, faults: Faults) -> None:
 
 def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.int64]) -> pa.Array:
     """The subjects of these hashes, from a second look."""
-    used = _columns(table, spec)
+    used = used_columns(table, spec)
     found: list[pa.Array] = []
     for batch in table.batches(_asked(used, spec), Faults(table.shown)):
         subject = _checked(batch, used, spec, Faults(table.shown))["subject"].drop_null()
