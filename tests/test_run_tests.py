@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from tests import conftest
+from tests.support import promises
 from tests.support.choice import every_day
 from tools import run_tests
 
@@ -163,6 +165,44 @@ def test_of_a_diagonal_each_value_occurs_and_few_cases_are_taken() -> None:
 
 
 def test_what_is_thorough_is_left_out_and_everything_else_is_kept() -> None:
-    plain, long = item("a"), item("b", "thorough")
-    assert next(iter(every_day([plain, long, item("c[1]", x=1), item("c[2]", x=2)]))) is plain
-    assert long not in list(every_day([plain, long]))
+    plain = [item("a"), *(item(f"c[{x}-{y}]", x=x, y=y) for x in (1, 2) for y in (1, 2))]
+    assert list(every_day([*plain, item("b", "thorough")])) == plain
+
+
+# -- what has to be seen --------------------------------------------------------------------------------------------------------
+
+
+def whole_run(monkeypatch: pytest.MonkeyPatch, missing: set[str]) -> Any:
+    """The end of a run of everything, in which these promises were seen nowhere."""
+    monkeypatch.setattr(promises, "all_promises", lambda: {"reason seen", *missing})
+    monkeypatch.setattr(promises, "seen", lambda: {"reason seen"})
+    option = SimpleNamespace(keyword="", markexpr="", collectonly=False)
+    config = SimpleNamespace(args=["tests"], getini=lambda _: ["tests"], option=option, stash=pytest.Stash())
+    session = SimpleNamespace(config=config, testsfailed=0, exitstatus=0)
+    conftest.pytest_sessionfinish(cast(pytest.Session, session))
+    return session
+
+
+@pytest.mark.parametrize(("missing", "status"), [(set[str](), 0), ({"reason never-seen"}, 1)])
+def test_a_whole_run_fails_when_a_promise_was_seen_nowhere(
+    monkeypatch: pytest.MonkeyPatch, missing: set[str], status: int
+) -> None:
+    assert int(whole_run(monkeypatch, missing).exitstatus) == status
+
+
+def test_every_reason_has_a_name_that_the_promises_know() -> None:
+    unnamed = []
+    for path in (ROOT / "reconciler").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Reason":
+                named = node.args and ast.unparse(node.args[0])
+                if not named or not (isinstance(node.args[0], ast.Constant) or "_LOSS" in named):
+                    unnamed.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)[:60]}")
+    assert [one for one in unnamed if "person.code" not in one] == []
+
+
+def test_a_field_of_a_plan_is_no_reason() -> None:
+    promises.saw_output("        made-up: 1 → 3\n        no-such-reason: it says why\n          way out: do this\n")
+    assert "reason made-up" not in promises.seen()
+    assert "reason no-such-reason" in promises.seen()
+    promises._seen.discard("reason no-such-reason")

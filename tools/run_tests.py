@@ -56,6 +56,8 @@ def main() -> int:
             try:
                 code = _pytest([*_command(asked), *more], folder)
             finally:
+                for number in _SIGNALS:
+                    signal.signal(number, signal.SIG_IGN)  # the end is near, and must not be cut short
                 left = _end_all()
     except KeyboardInterrupt as interrupt:
         return 128 + int(interrupt.args[0])
@@ -80,7 +82,7 @@ def _arguments(own: list[str]) -> argparse.Namespace:
 
 def _command(asked: argparse.Namespace) -> list[str]:
     paths = [_path(room) for room in asked.rooms]
-    pure = bool(paths) and all(path.split("/")[1] in PURE for path in paths)
+    pure = bool(paths) and all(path.split("/")[1:2] in ([room] for room in PURE) for path in paths)
     at_once = asked.side_by_side or ((os.cpu_count() or 1) if pure else SIDE_BY_SIDE)
     command = [sys.executable, "-m", "pytest", "-n", str(at_once), "--dist", "loadgroup"]
     return command + ["--all"] * asked.all + paths
@@ -100,18 +102,39 @@ def _path(room: str) -> str:
 def _folder() -> Iterator[Path]:
     """A folder for all files of this run; those of runs that were killed are removed on the way."""
     base = _base()
-    for old in base.glob(f"{PREFIX}*"):
-        with suppress(OSError), (old / "lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its run is over: nobody holds it
-            shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+    one_at_a_time = _used(base)  # else a run that begins right now could take this one's folder for an old one
+    for old in base.glob(f"{PREFIX}{os.getuid()}-*"):
+        _remove_unless_used(old)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getuid()}-", dir=base))
     folder.chmod(0o755)  # some tests look at it as another user
-    with (folder / "lock").open("wb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    held = _used(folder)
+    os.close(one_at_a_time)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, onerror=_told)
+        os.close(held)
+
+
+def _used(folder: Path) -> int:
+    """Marks a folder as in use, as long as the descriptor is open."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _remove_unless_used(folder: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            yield folder
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its run is over: nobody holds it
+            shutil.rmtree(folder, onerror=_told)
         finally:
-            shutil.rmtree(folder)
+            os.close(descriptor)
+
+
+def _told(_: object, path: str, error: object) -> None:
+    print(f"could not be removed: {path}: {error}", file=sys.stderr)
 
 
 def _base() -> Path:
@@ -162,7 +185,7 @@ def _end_all() -> list[str]:
     while children := _children():
         for pid in children:
             found.setdefault(pid, _called(pid))
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         for pid in children:
             with suppress(ChildProcessError):

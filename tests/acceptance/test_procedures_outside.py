@@ -141,9 +141,13 @@ async def test_control_moving_in_the_order_of_names_is_refused(shop: Shop) -> No
     assert answer["error"]["err_code"] == 10065
 
 
-async def test_filters_are_not_added_where_the_cursor_cannot_go_back(shop: Shop) -> None:
-    if shop.server.version >= "2.14":
-        pytest.skip("it can")
+async def test_filters_are_not_added_where_the_cursor_cannot_go_back(offline: Command, tmp_path: Path) -> None:
+    with Server(tmp_path / "server", version="2.12.8") as server:
+        async with await Wire.connect(server.url) as wire:
+            await added_in_vain(Shop(server, Command(offline.home, server.url), wire, tmp_path))
+
+
+async def added_in_vain(shop: Shop) -> None:
     case = Case("filter-add")
     write(shop.directory / "before.yaml", case.documents(after=False))
     write(shop.manifests, case.documents(after=True))

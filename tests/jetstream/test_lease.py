@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from reconciler.engine.ports import Ports
 from reconciler.engine.sending import Sender
 from reconciler.engine.throttle import Throttle
-from reconciler.errors import LeaseHeld, LeaseLost, NoAnswer, Refused
+from reconciler.errors import LeaseHeld, LeaseLost, NoAnswer, NoResponders, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
@@ -29,7 +29,7 @@ from reconciler.procedures.requests import CreateStream
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually
 from tests.support.clock.fake import Still
-from tests.support.clock.until import SECONDS
+from tests.support.clock.until import SECONDS, until
 from tests.support.cluster.servers import Cluster
 from tests.support.daemon.engine import Watcher
 from tests.support.server.process import Server
@@ -258,7 +258,7 @@ async def test_nothing_comes_between_the_check_of_the_lease_and_the_way_out_of_t
 async def test_a_holder_that_is_cut_off_takes_back_what_is_on_its_way(server: Server, connect: Connect) -> None:
     async with Proxy(server.port, window=1024) as proxy, await Wire.connect(server.url) as wire:
         api = JetStreamApi(await connect(proxy.url, timeout=30.0))
-        lease = lease_of(api)
+        lease = lease_of(api, 2.0)  # shorter than it takes the connection to notice by itself, and to take everything back
         await lease.acquire()
         proxy.stall()
         long = {"long": "x" * 100_000}
@@ -347,10 +347,21 @@ async def test_works_on_every_version(any_server: Server, connect: Connect) -> N
 
 async def test_a_cluster_keeps_it_on_three_peers(cluster: Cluster, connect: Connect) -> None:
     api = JetStreamApi(await connect(*cluster.url.split(",")))
-    async with KvLease(api, "clustered", ttl=TTL).take():
+    lease = KvLease(api, "clustered", ttl=TTL)
+
+    async def taken() -> bool:
+        """A bucket that was made just now may have no leader yet; who wants the lease asks again."""
+        with suppress(NoResponders):
+            await lease.acquire()
+        return lease.held()
+
+    await until(taken)
+    try:
         config = (await api.stream_info("KV_reconciler-clustered"))["config"]
         assert (config["num_replicas"], config["storage"], config["max_msgs_per_subject"]) == (3, "file", 1)
         assert config["max_age"] == TTL * 1e9
+    finally:
+        await lease.release()
 
 
 def test_owners_never_share_a_bucket() -> None:

@@ -18,7 +18,9 @@ from reconciler.plan import losses
 from tests.support.sources.rows import MIRRORS, ROWS
 
 PACKAGE = Path(__file__).parents[2] / "reconciler"
-_BLOCKED_LINE = re.compile(r"^(?: {4,}|error: )([a-z]+(?:-[a-z]+)*): ", re.MULTILINE)
+_BLOCKED = re.compile(r"^ {4,}([a-z]+(?:-[a-z]+)*): .*\n +way out: ", re.MULTILINE)
+"""A field of a plan is printed like a reason, but has no way out."""
+_REFUSED = re.compile(r"^error: ([a-z]+(?:-[a-z]+)*): ", re.MULTILINE)
 _IN_A_MESSAGE = re.compile(r": ([a-z]+(?:-[a-z]+)*): ")
 _PROCEDURE_LINE = re.compile(r" procedure ([a-z-]+)")
 _seen: set[str] = set()
@@ -53,7 +55,7 @@ def saw_output(out: str, err: str = "") -> None:
     if out.startswith("{"):
         saw_document(orjson.loads(out))
     for text in (out, err):
-        _seen.update(f"reason {code}" for code in _BLOCKED_LINE.findall(text))
+        _seen.update(f"reason {code}" for code in (*_BLOCKED.findall(text), *_REFUSED.findall(text)))
         _seen.update(f"procedure {name}" for name in _PROCEDURE_LINE.findall(text))
 
 

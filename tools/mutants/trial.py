@@ -56,7 +56,7 @@ async def try_one(mutant: Mutant, workshop: Workshop, limit: float) -> Verdict:
 async def try_wholly(survivor: Verdict, workshop: Workshop, limit: float, jobs: int) -> Verdict:
     """Lets all tests look for what its killers did not notice."""
     with workshop.mistaken(survivor.mutant):
-        ran = await workshop.pytest(["-x", *beside(jobs)], limit)
+        ran = await workshop.pytest(["-x", "--all", *beside(jobs)], limit)
     if ran.code == _ALL_PASSED:
         return Verdict(survivor.mutant, Fate.SURVIVED, ran.seconds, said="no test at all noticed")
     verdict = _judged(survivor.mutant, ran)

@@ -16,7 +16,7 @@ from tests.support.daemon.inside import run_inside
 from tests.support.promises import saw_output
 
 SECONDS = 60
-_INHERITED = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "SYSTEMROOT")
+_INHERITED = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
 
 
 @dataclass(frozen=True)
