@@ -71,6 +71,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_many_odd_tables_get_the_plans_of_the_local_planner(spark: SparkSession) -> None:
     """Units, pins, zones, caps, draining, budgets and large items, all pools in one Spark plan."""
     dice = np.random.default_rng(20)
@@ -78,6 +79,7 @@ def test_many_odd_tables_get_the_plans_of_the_local_planner(spark: SparkSession)
     assert_same(pools, *planned(spark, pools, dice))
 
 
+@pytest.mark.slow
 def test_grown_tables_of_large_items_get_the_plans_of_the_local_planner(spark: SparkSession, taken: set[str]) -> None:
     """Planned in two steps, and with chains: each of them here takes the way that it is here for."""
     pools = []
