@@ -106,6 +106,8 @@ def test_a_survivor_is_told_and_so_are_the_others(checkout: Path, capsys: pytest
 
 
 def test_what_its_killers_do_not_notice_all_tests_look_for(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    option = 'def pytest_addoption(parser): parser.addoption("--all", action="store_true")'
+    (checkout / "conftest.py").write_text(option, encoding="utf-8")
     keep(checkout, table("one", killers=["test_product.py::test_same"]))
     assert main([], checkout) == 1
     assert main(["--whole", "--jobs", "1"], checkout) == 0

@@ -206,3 +206,12 @@ def test_a_field_of_a_plan_is_no_reason() -> None:
     assert "reason made-up" not in promises.seen()
     assert "reason no-such-reason" in promises.seen()
     promises._seen.discard("reason no-such-reason")
+
+
+def test_a_procedure_counts_when_it_was_applied_to_its_end() -> None:
+    change = {"procedure": {"name": "no-such-procedure"}, "result": "unfinished"}
+    promises.saw_document({"changes": [change, {**change, "result": None}, {"procedure": "no-such-procedure"}]})
+    assert "procedure no-such-procedure" not in promises.seen()
+    promises.saw_document({"changes": [{**change, "result": "applied"}]})
+    assert "procedure no-such-procedure" in promises.seen()
+    promises._seen.discard("procedure no-such-procedure")

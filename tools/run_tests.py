@@ -31,7 +31,7 @@ TESTS = ROOT / "tests"
 PREFIX = "reconciler-tests-"
 MEMORY = Path("/dev/shm")  # noqa: S108 - servers sync to disk after every write; in memory that costs nothing
 ROOM_BYTES = 2 * 2**30
-SIDE_BY_SIDE = 8
+SIDE_BY_SIDE = 6
 """Most tests wait for a server most of the time: it takes so many to keep two processors busy."""
 PURE = ("model", "plan", "procedures", "render")
 """Rooms whose tests never wait."""

@@ -1,6 +1,7 @@
 """What the product promises, and which of it a run has seen kept on a real server.
 
-Reason codes and procedures are noted where a command, a daemon or an engine says them; migrations where messages are counted.
+Reason codes are noted where a command, a daemon or an engine says them; procedures where one is applied to its end; migrations
+where messages are counted.
 Invariant: nothing is noted because a test claims it: only what came back from a process or an engine that talked to a server.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.engine.outcome import Outcome, Result
 from reconciler.plan import losses
 from tests.support.sources.rows import MIRRORS, ROWS
 
@@ -22,7 +24,6 @@ _BLOCKED = re.compile(r"^ {4,}([a-z]+(?:-[a-z]+)*): .*\n +way out: ", re.MULTILI
 """A field of a plan is printed like a reason, but has no way out."""
 _REFUSED = re.compile(r"^error: ([a-z]+(?:-[a-z]+)*): ", re.MULTILINE)
 _IN_A_MESSAGE = re.compile(r": ([a-z]+(?:-[a-z]+)*): ")
-_PROCEDURE_LINE = re.compile(r" procedure ([a-z-]+)")
 _seen: set[str] = set()
 
 
@@ -56,7 +57,6 @@ def saw_output(out: str, err: str = "") -> None:
         saw_document(orjson.loads(out))
     for text in (out, err):
         _seen.update(f"reason {code}" for code in (*_BLOCKED.findall(text), *_REFUSED.findall(text)))
-        _seen.update(f"procedure {name}" for name in _PROCEDURE_LINE.findall(text))
 
 
 def saw_document(document: Any) -> None:
@@ -72,11 +72,10 @@ def saw_document(document: Any) -> None:
 
 def _saw_fields(document: dict[str, Any]) -> None:
     _seen.update(f"reason {code}" for field in ("reasons", "refused") for code in _texts(document.get(field)))
-    for field in ("procedure", "machine"):
-        found = document.get(field)
-        name = found.get("name") if isinstance(found, dict) else found
-        if isinstance(name, str):
-            _seen.add(f"procedure {name}")
+    procedure = document.get("procedure")
+    name = procedure.get("name") if isinstance(procedure, dict) else procedure
+    if isinstance(name, str) and document.get("result") == Result.APPLIED:
+        _seen.add(f"procedure {name}")
     if isinstance(document.get("code"), str):
         _seen.add(f"reason {document['code']}")
     if isinstance(document.get("message"), str):
@@ -88,8 +87,12 @@ def saw_plan(plan: Any) -> None:
     _seen.update(f"reason {reason.code}" for reason in plan.refused)
     for change in plan.changes:
         _seen.update(f"reason {reason.code}" for reason in change.reasons)
-        if change.machine is not None:
-            _seen.add(f"procedure {change.machine.describe().name}")
+
+
+def saw_outcomes(outcomes: Iterable[Outcome]) -> None:
+    """How the changes of an apply in this process ended."""
+    ended = (outcome.change.procedure for outcome in outcomes if outcome.result is Result.APPLIED)
+    _seen.update(f"procedure {procedure.name}" for procedure in ended if procedure)
 
 
 def _texts(found: Any) -> Iterator[str]:

@@ -17,7 +17,7 @@ import orjson
 from reconciler.model.identity import Key
 from reconciler.model.marker import PROCEDURE, Marker
 from reconciler.procedures.consumer import ConsumerTarget
-from tests.support.account.wire import Json, Wire
+from tests.support.account.wire import Json, Wire, owes
 from tests.support.clock.until import SECONDS, glances
 
 names = (f"S{number}" for number in itertools.count())
@@ -81,15 +81,10 @@ class Shop:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
                 async for _ in glances():
-                    if len(got) >= count or not await self._owes():
+                    if len(got) >= count or not await owes(self.wire, self.stream, "c"):
                         break
                     got += await self._pull_once(count - len(got), finish=finish)
         return got
-
-    async def _owes(self) -> bool:
-        """Whether the server itself says that a worker could get something that was never delivered."""
-        info = await self.wire.call(f"CONSUMER.INFO.{self.stream}.c")
-        return bool(info.get("num_pending")) and not info.get("paused")
 
     async def _pull_once(self, count: int, *, finish: bool) -> list[int]:
         inbox = self.wire.client.new_inbox()

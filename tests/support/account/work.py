@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import nats.errors
 from nats.aio.msg import Msg
 
-from tests.support.account.wire import Json, Wire
+from tests.support.account.wire import Json, Wire, owes
 from tests.support.clock.until import SECONDS, glances
 
 GIVEN_UP_SECONDS = 20.0
@@ -54,15 +54,10 @@ class Work:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
                 async for _ in glances():
-                    if taken >= count or not await self._owes():
+                    if taken >= count or not await owes(self.wire, self.stream, self.consumer):
                         break
                     taken += await self._pull_once(count - taken, finish=finish)
         return taken
-
-    async def _owes(self) -> bool:
-        """Whether the server itself says that a worker could get something that was never delivered."""
-        info = await self.wire.call(f"CONSUMER.INFO.{self.stream}.{self.consumer}")
-        return bool(info.get("num_pending")) and not info.get("paused")
 
     async def _pull_once(self, count: int, *, finish: bool) -> int:
         messages = await self._fetch(count)

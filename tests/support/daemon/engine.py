@@ -20,7 +20,7 @@ from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
 from reconciler.model.normal import Config, normal_consumer, normal_stream
 from reconciler.plan.change import Rules
-from tests.support.promises import saw_plan
+from tests.support.promises import saw_outcomes, saw_plan
 from tests.support.server.process import Server
 from tests.support.values.build import desired
 
@@ -77,7 +77,9 @@ class Engine:
         """Plan and apply these manifests."""
         planned = await make_plan(desired(*resources), rules or Rules(), self.ports.reader)
         saw_plan(planned.plan)
-        return await apply_plan(planned, self.ports, ApplyOptions(**{"timeout": 20.0, **options}))  # type: ignore[arg-type]
+        applied = await apply_plan(planned, self.ports, ApplyOptions(**{"timeout": 20.0, **options}))  # type: ignore[arg-type]
+        saw_outcomes(applied.outcomes)
+        return applied
 
 
 Start = Callable[..., Awaitable[Engine]]

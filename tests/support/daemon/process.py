@@ -131,11 +131,14 @@ class Daemon:
                 assert not self.ended, self.log()
 
     async def looked(self) -> Json:
-        """Asks for a full pass, and waits until it is over; the status then."""
-        before = (await self.status())["lastPass"]["number"]
-        code, text = await self.post("/-/reconcile")
-        assert code == 200, text
-        return await self.until(lambda document: bool(document["lastPass"]["number"] > before))
+        """Asks for full passes until one is over that began after this was called; the status then."""
+        document = await self.status()
+        for _ in range(2):  # the first one to end may have been under way already
+            before = document["lastPass"]["number"]
+            code, text = await self.post("/-/reconcile")
+            assert code == 200, text
+            document = await self.until(lambda document, before=before: bool(document["lastPass"]["number"] > before))  # type: ignore[misc]
+        return document
 
     async def stop(self, seconds: float = READY_SECONDS) -> int:
         """Asks it to end; its exit code."""
