@@ -16,4 +16,5 @@ def name_groups(items: Iterable[pytest.Item]) -> None:
     for item in items:
         mark = item.get_closest_marker("xdist_group")
         if mark is not None and "@" not in item.nodeid:
-            item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
+            path, _, name = item.nodeid.partition("::")
+            item._id = NodeId(path=path, names=(f"{name}@{mark.args[0]}",))
