@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support import promises
+from tests.support import groups, promises, skipped
 from tests.support.account.wire import Wire
 from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
@@ -122,6 +122,14 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[p
     items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
+    """What several processes share out they know by names."""
+    if hasattr(session.config, "workerinput"):
+        groups.name_groups(session.items)
+    yield
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run of everything fails when a promise of the product was kept in none of its tests on a real server."""
     config = session.config
@@ -143,6 +151,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what nothing proved."""
+    """Name what nothing proved, and what was not run."""
+    for line in skipped.lines(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line)
     for missing in terminalreporter.config.stash.get(_MISSING, ()):
         terminalreporter.write_line(f"UNPROVEN on a real server: {missing}")

@@ -60,7 +60,7 @@ def output_of(plan: PlanFile) -> Path:
 def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     """Reads it all; `lap` is told when a part is done."""
     spec, output = plan.spec, output_of(plan)
-    for name, table in (("partitions", spec.partitions), ("workers", spec.workers)):
+    for name, table in tables_of(spec):
         _local_only(name, table)
     neighbours = look_around(plan)
     found = read_workers(open_table(plan, "workers", spec.workers), spec)
@@ -74,9 +74,8 @@ def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     workers = with_fresh(found, previous.workers, previous.filling)
     home, source = _homes(partitions, workers, previous)
     items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
-    return Gathered(
-        partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed), neighbours.shard
-    )
+    rules = rules_for(spec, int(partitions.weight.sum()))
+    return Gathered(partitions, workers, items, rules, previous, source, index, tuple(changed), neighbours.shard)
 
 
 def before(previous: Previous) -> str:
@@ -84,6 +83,17 @@ def before(previous: Previous) -> str:
     if not previous.workers:
         return "there is no plan before this one"
     return f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})"
+
+
+def tables_of(spec: PartitionPlanSpec) -> list[tuple[str, Table]]:
+    """Every table that the plan names."""
+    found: list[tuple[str, Table]] = [("partitions", spec.partitions), ("workers", spec.workers)]
+    return found if isinstance(spec.previous, str) else [*found, ("previous", spec.previous)]
+
+
+def only_for_spark(spec: PartitionPlanSpec) -> bool:
+    """Whether some table is of a kind that this process does not read."""
+    return any(table.format not in LOCAL_FORMATS or "://" in (table.path or "") for _, table in tables_of(spec))
 
 
 def _local_only(name: str, table: Table) -> None:
@@ -95,9 +105,9 @@ def _local_only(name: str, table: Table) -> None:
         raise UsageError(msg)
 
 
-def _rules(spec: PartitionPlanSpec, partitions: Partitions) -> Rules:
+def rules_for(spec: PartitionPlanSpec, weight: int) -> Rules:
+    """What the plan has to keep to, for partitions of so much weight."""
     balance = spec.balance
-    weight = int(partitions.weight.sum())
     budget = None if balance.max_moved is None else weight * ppm(balance.max_moved) // 1_000_000
     return Rules(ppm(balance.trigger), ppm(balance.target), balance.fill_new == "average", budget, spec.zones)
 

@@ -30,20 +30,20 @@ def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]
     weight = int(partitions.weight.sum())
     active = sum(workers.active)
     return {
-        "partitions": len(partitions),
+        "partitions": int(partitions.filters.sum()),
         "workers": {"active": active, "draining": len(workers) - active, "new": sum(workers.fresh)},
         "weight": in_units(weight),
         "load": _load(partitions, workers, plan) | {"giants": _giants(partitions, workers, plan)},
         "subjects": {"max": max(filters, default=0), "cap": max(workers.slots, default=0)},
         "moved": {
-            "count": int(np.count_nonzero(moved_rows)),
+            "count": int(partitions.filters[moved_rows].sum()),
             "weight": in_units(moved),
             "fraction": _ratio(Fraction(moved, weight)) if weight else 0,
             "lowerBound": in_units(plan.bounds.moved),
             "ratio": _ratio(Fraction(moved, plan.bounds.moved)) if plan.bounds.moved else (1 if not moved else None),
             "forced": in_units(plan.bounds.forced),
-            "new": int(np.count_nonzero(plan.reason == Reason.NEW)),
-            "reasons": _reasons(plan),
+            "new": int(partitions.filters[plan.reason == Reason.NEW].sum()),
+            "reasons": _reasons(partitions, plan),
         },
         "heldBy": list(plan.held_by),
     }
@@ -100,8 +100,8 @@ def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, A
     ]
 
 
-def _reasons(plan: Plan) -> dict[str, int]:
-    counts = np.bincount(plan.reason, minlength=len(Reason)).tolist()
+def _reasons(partitions: Items, plan: Plan) -> dict[str, int]:
+    counts = sums(partitions.filters, plan.reason.astype(np.int32), len(Reason)).tolist()
     return {reason.name.lower(): counts[reason] for reason in Reason if reason is not Reason.STAYS and counts[reason]}
 
 

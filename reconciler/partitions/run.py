@@ -5,20 +5,23 @@ Invariant: nothing below the output changes unless every check and every gate be
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from reconciler.errors import Refused
 from reconciler.partitions import gates, report
 from reconciler.partitions.composing import Draft, all_files, describe, draft, measured
-from reconciler.partitions.gathering import Gathered, gather, output_of
+from reconciler.partitions.gathering import Gathered, gather, only_for_spark, output_of
 from reconciler.partitions.output.commit import ATTRIBUTES, ATTRIBUTES_TEXT, Checkout, commit, preflight
 from reconciler.partitions.output.tree import claimed, replace_tree
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.planner import CapExceeded, plan_locally
+from reconciler.partitions.planning.planner import CapExceeded, Plan, plan_locally
+from reconciler.partitions.reading.inputs import TooMany
+from reconciler.partitions.spark.session import SparkOptions, need_pyspark
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class How:
     dry_run: bool = False
     prune: bool = False
     commit: bool = False
+    engine: Literal["auto", "local", "spark"] = "auto"
+    spark: SparkOptions = field(default_factory=SparkOptions)
     say: Callable[[str], None] = lambda _line: None
     """Told what is going on."""
 
@@ -88,12 +93,10 @@ def make(plan: PlanFile, how: How) -> Made:
 
 def _planned(plan: PlanFile, output: Path, how: How) -> Made:
     clock = _Clock(how.say)
-    gathered = gather(plan, clock.lap)
     try:
-        found = plan_locally(gathered.items, gathered.workers, gathered.rules, gathered.partitions.unit)
+        gathered, found = _plan(plan, how, clock)
     except CapExceeded as error:
         raise Refused((f"maxSubjects: {error}",)) from error
-    clock.lap("plan", "planned")
     drafted = draft(output, plan.spec, gathered, found, prune=how.prune)
     verdicts = gates.judge(measured(gathered, drafted), plan.spec.gates, how.force)
     if not how.dry_run:
@@ -111,3 +114,22 @@ def _committed(checkout: Checkout, document: Mapping[str, Any], hashes: Mapping[
     identity = commit(checkout, message, hashes)
     how.say(f"committed {identity[:12]}: {message.partition(chr(10))[0]}")
     return identity
+
+
+def _plan(plan: PlanFile, how: How, clock: _Clock) -> tuple[Gathered, Plan]:
+    """In this process, where its tables can be read and are small enough; else by Spark. It is the same plan."""
+    if how.engine != "spark" and (how.engine == "local" or not only_for_spark(plan.spec)):
+        try:
+            gathered = gather(plan, clock.lap)
+        except TooMany as error:
+            if how.engine == "local" or importlib.util.find_spec("pyspark") is None:
+                raise
+            how.say(f"{error.rows:,} partitions: planning with Spark")
+        else:
+            found = plan_locally(gathered.items, gathered.workers, gathered.rules, gathered.partitions.unit)
+            clock.lap("plan", "planned")
+            return gathered, found
+    need_pyspark()
+    from reconciler.partitions.spark.running import planned_by_spark  # noqa: PLC0415 - only where Spark plans
+
+    return planned_by_spark(plan, how.spark, clock.lap)

@@ -22,6 +22,7 @@ from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTabl
 from reconciler.partitions.reading.numbers import MOST, micro
 from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wild, wrong
 from reconciler.partitions.reading.tables import TableFiles, there_are
+from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.reading.workers import check_named, usual_column
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
@@ -40,7 +41,7 @@ class _Collected:
 
 def read_partitions(table: TableFiles, spec: PartitionPlanSpec, workers: WorkerTableRows) -> Partitions:
     """All partitions; raises InvalidInput with everything that is wrong, TooMany when they are checked but too many."""
-    used = _columns(table, spec)
+    used = used_columns(table, spec)
     faults = Faults(table.shown)
     found = _Collected()
     for batch in table.batches(_asked(used, spec), faults):
@@ -67,7 +68,7 @@ def _asked(used: Mapping[str, str], spec: PartitionPlanSpec) -> list[str]:
     return list(dict.fromkeys([*used.values(), *(template_columns(template) if template else ())]))
 
 
-def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
+def used_columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
     """Which column says what."""
     columns, template = spec.partitions.columns, spec.partitions.template
     weight = columns.weight if isinstance(columns.weight, str) else None
@@ -102,10 +103,11 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
 
 def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlanSpec, faults: Faults) -> dict[str, pa.Array]:
     """The columns of a batch in our types; every fault of a row is counted."""
-    texts = {name: _text(batch.column(column)) for name, column in used.items() if name != "weight"}
+    texts = {name: text_of(batch.column(column), column, faults.table) for name, column in used.items() if name != "weight"}
     template = spec.partitions.template
     if template is not None:
-        texts["subject"], split = filled(template, {name: _text(batch.column(name)) for name in template_columns(template)})
+        values = {name: text_of(batch.column(name), name, faults.table) for name in template_columns(template)}
+        texts["subject"], split = filled(template, values)
         _count(
             faults,
             "split-token",
@@ -229,7 +231,7 @@ def _families_are_whole(found: _Collected, faults: Faults) -> None:
 
 def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.int64]) -> pa.Array:
     """The subjects of these hashes, from a second look."""
-    used = _columns(table, spec)
+    used = used_columns(table, spec)
     found: list[pa.Array] = []
     for batch in table.batches(_asked(used, spec), Faults(table.shown)):
         subject = _checked(batch, used, spec, Faults(table.shown))["subject"].drop_null()
@@ -252,10 +254,6 @@ def _joined(found: _Collected) -> Partitions:
 def _whole(found: _Collected, name: str, kind: pa.DataType) -> pa.Array:
     chunks: Sequence[pa.Array] = found.columns.get(name, [])
     return pa.chunked_array(chunks, kind).combine_chunks() if chunks else pa.array([], kind)
-
-
-def _text(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
 def _and(mask: pa.Array, other: npt.NDArray[np.bool_]) -> pa.Array:

@@ -21,7 +21,7 @@ SPACES = (
 GOOD = rf"\A[^.{SPACES}]+(?:\.[^.{SPACES}]+)*\z"
 """In the notation that RE2 and Java share."""
 WILD = r"(?:\A|\.)[*>](?:\.|\z)"
-_FIELD = re.compile(r"\{([^{}]*)\}")
+FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 def wrong(column: pa.Array) -> pa.Array:
@@ -38,8 +38,8 @@ def wild(column: pa.Array) -> pa.Array:
 
 def template_columns(template: str) -> list[str]:
     """The columns that a template names; raises ValueError when it is none."""
-    names: list[str] = _FIELD.findall(template)
-    rest = _FIELD.sub("", template)
+    names: list[str] = FIELD.findall(template)
+    rest = FIELD.sub("", template)
     if not names or "" in names or "{" in rest or "}" in rest:
         msg = "a template names columns in braces: dc.{tool}.{chamber}.completion"
         raise ValueError(msg)
@@ -48,7 +48,7 @@ def template_columns(template: str) -> list[str]:
 
 def filled(template: str, columns: dict[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
     """The subjects, and which rows have a value that would not be one token: the subject would be another's."""
-    parts: Sequence[str] = _FIELD.split(template)
+    parts: Sequence[str] = FIELD.split(template)
     arrays = [columns[part] if place % 2 else pa.scalar(part) for place, part in enumerate(parts)]
     subjects = pc.binary_join_element_wise(*arrays, "", null_handling="emit_null")
     split = pa.array([False] * len(subjects))

@@ -1,0 +1,171 @@
+"""The Spark session: what it needs, and clear words when that is missing.
+
+A master, packages and confs given from outside (spark-submit, spark-defaults, SPARK_REMOTE) win: nothing is set here that is set
+there.
+
+Invariant: pyspark is imported only when its version, and Java where a JVM has to be started, are known to be there.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA = 17
+_JAVA_LINE = "Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_DELTA, _ICEBERG = "4.1.0", "1.11.0"
+"""Versions that fit Spark 4.1, seen to write and read."""
+_PACKAGES = {
+    "delta": (
+        "io.delta:delta-spark_{spark}_2.13:" + _DELTA,
+        (
+            "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        ),
+    ),
+    "iceberg": (
+        "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:" + _ICEBERG,
+        ("spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",),
+    ),
+    "avro": ("org.apache.spark:spark-avro_2.13:{full}", ()),
+}
+_MISFITS = ("NoSuchMethodError", "IncompatibleClassChangeError", "NoClassDefFoundError", "AbstractMethodError")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """What the command line says about the session."""
+
+    master: str | None = None
+    remote: str | None = None
+    packages: Sequence[str] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    shared_filesystem: bool = False
+
+
+def need_pyspark() -> None:
+    """Raises UsageError where pyspark is not installed."""
+    if importlib.util.find_spec("pyspark") is None:
+        msg = "planning with Spark needs pyspark: pip install 'jetstream-reconciler[spark]'"
+        raise UsageError(msg)
+
+
+def need_java(environment: Mapping[str, str] = os.environ) -> None:
+    """Raises UsageError where no Java of the right age can be started."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    if java is None or not os.access(java, os.X_OK):
+        msg = f"Spark needs Java {JAVA} or newer and there is none (looked at {where}). {_JAVA_LINE}"
+        raise UsageError(msg)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - the user's own Java
+    found = _VERSION.search(said)
+    major = int(found[2] or 0) if found and found[1] == "1" else int(found[1]) if found else 0
+    if major < JAVA:
+        shown = f"Java {major}" if major else "one that does not say its version"
+        msg = f"Spark needs Java {JAVA} or newer; {java} is {shown}. {_JAVA_LINE}"
+        raise UsageError(msg)
+
+
+def open_session(options: SparkOptions) -> tuple[SparkSession, bool]:
+    """The session that is there, else a new one; and whether it is ours to stop."""
+    need_pyspark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only when it is there
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active, False
+    remote = options.remote or (None if options.master else os.environ.get("SPARK_REMOTE"))
+    if remote is None or remote.startswith("local"):
+        need_java()
+    builder = SparkSession.builder.appName("reconciler partitions plan")
+    if remote is not None:
+        return _configured(builder.remote(remote), options).getOrCreate(), True
+    if options.master or not _given_outside("spark.master"):
+        builder = builder.master(options.master or "local[*]")
+        if (options.master or "local").startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            builder = builder.config("spark.ui.enabled", "false") if not _given_outside("spark.ui.enabled") else builder
+    return _configured(builder, options).getOrCreate(), True
+
+
+def _configured(builder: SparkSession.Builder, options: SparkOptions) -> SparkSession.Builder:
+    if options.packages:
+        builder = builder.config("spark.jars.packages", ",".join(options.packages))
+    for name, value in options.conf.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _given_outside(name: str) -> bool:
+    """Whether spark-submit or spark-defaults.conf has set this."""
+    if name in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or (name == "spark.master" and "MASTER" in os.environ):
+        return True
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, which always has a master
+        return name == "spark.master"
+    directory = os.environ.get("SPARK_CONF_DIR") or (f"{os.environ['SPARK_HOME']}/conf" if "SPARK_HOME" in os.environ else None)
+    defaults = Path(directory, "spark-defaults.conf") if directory else None
+    if defaults is None or not defaults.is_file():
+        return False
+    return any(line.split(maxsplit=1)[:1] == [name] for line in defaults.read_text(encoding="utf-8").splitlines())
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether executors read the very files that this process reads."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return False
+    return str(spark.conf.get("spark.master", "")).startswith("local")
+
+
+def packages_line(format_: str, spark_version: str) -> str | None:
+    """What makes a table format known to this Spark; None for one that nobody here knows."""
+    if format_ not in _PACKAGES:
+        return None
+    package, confs = _PACKAGES[format_]
+    short = ".".join(spark_version.split(".")[:2])
+    return " ".join([f"--packages {package.format(spark=short, full=spark_version)}", *(f"--conf {conf}" for conf in confs)])
+
+
+def explained(error: Exception, format_: str) -> UsageError | None:
+    """An error of the JVM about a table format, in words that lead on; None when it is about something else."""
+    text = str(error)
+    spark = importlib.metadata.version("pyspark")
+    if any(misfit in text for misfit in _MISFITS):
+        line = packages_line(format_, "4.1.4")
+        fits = f"Spark 4.1.4 with {line}" if line else "the versions that its documentation names for Spark 4.1"
+        return UsageError(f"{format_}: its package ({_loaded(format_, text)}) does not fit Spark {spark}; what fits: {fits}")
+    unknown = (
+        "DATA_SOURCE_NOT_FOUND",
+        "Failed to find data source",
+        "ClassNotFoundException",
+        "Cannot find catalog plugin class",
+    )
+    if any(mark in text for mark in unknown):
+        line = packages_line(format_, spark)
+        way = f"add {line}" if line else "add its package: --packages GROUP:ARTIFACT:VERSION"
+        return UsageError(f"this Spark ({spark}) does not know the format {format_}: {way}")
+    return None
+
+
+def _loaded(format_: str, text: str) -> str:
+    """The package that was asked for, as far as it is known."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only when it is there
+
+    active = SparkSession.getActiveSession()
+    asked = active.conf.get("spark.jars.packages", "") if active is not None else ""
+    named = [package for package in str(asked or "").split(",") if format_ in package]
+    return named[0] if named else next(iter(re.findall(r"(?:delta|iceberg)[\w.-]*\.jar", text)), "its version is unknown")
