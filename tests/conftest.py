@@ -103,6 +103,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("server_version", [pytest.param(one, marks=pytest.mark.matrix) for one in versions], indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks for groups when its turn comes
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only `--all` runs; long tests first; tests of a module that share a cluster in one process."""
     for item in items:

@@ -29,6 +29,7 @@ def missing() -> str | None:
     return "pyspark is not installed: make spark" if importlib.util.find_spec("pyspark") is None else None
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks for groups when its turn comes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of them in one process, which shares one session."""
     lack = missing()
