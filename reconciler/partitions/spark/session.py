@@ -43,6 +43,7 @@ _PACKAGES = {
     ),
     "avro": ("org.apache.spark:spark-avro_2.13:{full}", ()),
 }
+_NO_CATALOG = re.compile(r"REQUIRES_SINGLE_PART_NAMESPACE.* got `([^`]+)`")
 _MISFITS = ("NoSuchMethodError", "IncompatibleClassChangeError", "NoClassDefFoundError", "AbstractMethodError")
 
 
@@ -148,6 +149,13 @@ def explained(error: Exception, format_: str) -> UsageError | None:
         line = packages_line(format_, "4.1.4")
         fits = f"Spark 4.1.4 with {line}" if line else "the versions that its documentation names for Spark 4.1"
         return UsageError(f"{format_}: its package ({_loaded(format_, text)}) does not fit Spark {spark}; what fits: {fits}")
+    catalog = _NO_CATALOG.search(text)
+    if catalog is not None:
+        line = packages_line(format_, spark) or "its --packages"
+        name = f"spark.sql.catalog.{catalog[1]}"
+        way = f"--conf {name}=org.apache.iceberg.spark.SparkCatalog" if format_ == "iceberg" else f"--conf {name}=CLASS"
+        where = f"and where it is ({name}.type, .uri, .warehouse: see its documentation)"
+        return UsageError(f"this Spark ({spark}) has no catalog {catalog[1]}: add {line} {way}, {where}")
     unknown = (
         "DATA_SOURCE_NOT_FOUND",
         "Failed to find data source",
