@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from tests.support.pages import FENCE, ended, follow, free_port, replaced, steps
 from tests.support.server.process import Server
 
 ROOT = Path(__file__).parents[2]
@@ -26,44 +22,14 @@ EXAMPLE_ADDRESSES = ("127.0.0.1:14222", "127.0.0.1:14223", "127.0.0.1:17422")
 """Of the servers in examples/leaf."""
 LONG = {"leaf.md", "sourcing.md"}
 """Pages with real migrations and outages."""
+ELSEWHERE = {"partitions-cluster.md"}
+"""Pages that need more than a server, and are followed in the tests of their room."""
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# file: (\S+)\n")
-_EXIT = re.compile(r"\(exit (\d+)\)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-class Command(NamedTuple):
-    """A line after `$ `, what it has to print (line by line, others between them are fine) and its exit code."""
-
-    line: str
-    printed: tuple[str, ...]
-    code: int
-
-
-def steps(page: str) -> Iterator[Command | tuple[str, str]]:
-    """Files to write and commands to run, in the order of the page."""
-    for language, body in _FENCE.findall(page):
-        file = _FILE.match(body)
-        if language in ("yaml", "python") and file:
-            yield file[1], body
-        elif language == "console":
-            for block in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-                line, *printed = block.strip().split("\n")
-                codes = [int(found[1]) for text in printed if (found := _EXIT.fullmatch(text))]
-                kept = tuple(text.strip() for text in printed if text.strip() and not _EXIT.fullmatch(text))
-                yield Command(line, kept, codes[0] if codes else 0)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def pages_with_steps() -> list[Any]:
-    found = [page for page in PAGES if any(steps(page.read_text(encoding="utf-8")))]
+    found = [page for page in PAGES if page.name not in ELSEWHERE and any(steps(page.read_text(encoding="utf-8")))]
     return [pytest.param(page, marks=pytest.mark.slow, id=page.name) if page.name in LONG else page for page in found]
 
 
@@ -82,35 +48,8 @@ def test_what_a_page_shows_is_what_happens(page: Path, server: Server, tmp_path:
     addresses = {"127.0.0.1:8080": http} | {address: f"127.0.0.1:{free_port()}" for address in EXAMPLE_ADDRESSES}
     for config in here.rglob("*.conf"):
         config.write_text(replaced(config.read_text(encoding="utf-8"), addresses), encoding="utf-8")
-    try:
+    with ended(here):
         follow(replaced(text, addresses), here, environ)
-    finally:
-        for pid in here.glob("*.pid"):  # what a page has started and, because it failed, not ended
-            with suppress(ProcessLookupError):
-                os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
-
-
-def replaced(text: str, addresses: Mapping[str, str]) -> str:
-    """With other addresses."""
-    for address, other in addresses.items():
-        text = text.replace(address, other)
-    return text
-
-
-def follow(page: str, here: Path, environ: dict[str, str]) -> None:
-    """Writes the files and runs the commands of a page."""
-    for step in steps(page):
-        if not isinstance(step, Command):
-            (here / step[0]).write_text(step[1], encoding="utf-8")
-            continue
-        ended = subprocess.run(
-            ["bash", "-c", step.line], cwd=here, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-        said = ended.stdout + ended.stderr
-        assert ended.returncode == step.code, f"$ {step.line}\n{said}"
-        lines = iter(said.splitlines())
-        for expected in step.printed:
-            assert any(expected in line for line in lines), f"$ {step.line}\nmissing: {expected}\n{said}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -123,7 +62,7 @@ def test_shell_examples_are_run() -> None:
     """A `sh` block would not be: either it can run, then it is `console`, or it is prose."""
     unrun = {
         page.name: [
-            language for language, _ in _FENCE.findall(page.read_text(encoding="utf-8")) if language in ("sh", "bash", "shell")
+            language for language, _ in FENCE.findall(page.read_text(encoding="utf-8")) if language in ("sh", "bash", "shell")
         ]
         for page in PAGES
         if page.parent.name == "docs"

@@ -34,7 +34,7 @@ from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Checked, check_partitions
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
-from reconciler.partitions.spark.session import SparkOptions, explained, open_session
+from reconciler.partitions.spark.session import SparkOptions, explained, first_line, open_session
 from reconciler.partitions.spark.tables import BROKEN, Source
 from reconciler.partitions.spec import Table
 
@@ -44,21 +44,20 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[Gathered, Plan]:
     """Reads, checks and plans; raises InvalidInput, Refused or CapExceeded."""
-    spark, ours = open_session(options)
+    try:
+        spark, ours = open_session(options)
+    except PySparkException as error:
+        msg = f"Spark did not start: {first_line(error)}"
+        raise ReconcilerError(msg) from error
     lap("session", f"Spark {spark.version} is ready")
     try:
         return _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
     except PySparkException as error:
-        raise _said(plan, error) from error
+        known = explained(error, plan.spec.partitions.format, spark)
+        raise known or ReconcilerError(f"Spark failed: {first_line(error)}") from error
     finally:
         if ours:
             spark.stop()
-
-
-def _said(plan: PlanFile, error: PySparkException) -> ReconcilerError:
-    known = explained(error, plan.spec.partitions.format)
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return known or ReconcilerError(f"Spark failed: {first}")
 
 
 def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:

@@ -71,7 +71,7 @@ def test_a_path_of_this_machine_is_refused_where_executors_are_elsewhere(tmp_pat
 
     (tmp_path / "plan.yaml").write_text(PLAN.replace("csv, path: partitions.csv", f"parquet, path: '{given}'"), encoding="utf-8")
     plan = read_plan(str(tmp_path / "plan.yaml"))
-    reader = SimpleNamespace(options=lambda: reader, format=lambda _: reader, load=None)
+    reader: Any = SimpleNamespace(options=lambda: reader, format=lambda _: reader, load=None)
     cluster: Any = SimpleNamespace(conf={"spark.master": "spark://host:7077"}, read=reader)
     with pytest.raises(InvalidInput, match=r"is a path of this machine.*--shared-filesystem"):
         Source(cluster, plan).open("partitions", plan.spec.partitions)

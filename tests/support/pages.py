@@ -1,0 +1,81 @@
+"""Pages of the documentation as what they are: files to write, commands to run, and what these have to print."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+SECONDS = 60
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# file: (\S+)\n")
+_EXIT = re.compile(r"\(exit (\d+)\)")
+
+
+class Command(NamedTuple):
+    """A line after `$ `, what it has to print (line by line, others between them are fine) and its exit code."""
+
+    line: str
+    printed: tuple[str, ...]
+    code: int
+
+
+def steps(page: str) -> Iterator[Command | tuple[str, str]]:
+    """Files to write and commands to run, in the order of the page."""
+    for language, body in FENCE.findall(page):
+        file = _FILE.match(body)
+        if language in ("yaml", "python") and file:
+            yield file[1], body
+        elif language == "console":
+            for block in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                line, *printed = block.strip().split("\n")
+                codes = [int(found[1]) for text in printed if (found := _EXIT.fullmatch(text))]
+                kept = tuple(text.strip() for text in printed if text.strip() and not _EXIT.fullmatch(text))
+                yield Command(line, kept, codes[0] if codes else 0)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def replaced(text: str, addresses: Mapping[str, str]) -> str:
+    """With other addresses."""
+    for address, other in addresses.items():
+        text = text.replace(address, other)
+    return text
+
+
+def follow(page: str, here: Path, environ: Mapping[str, str], seconds: float = SECONDS) -> None:
+    """Writes the files and runs the commands of a page."""
+    for step in steps(page):
+        if not isinstance(step, Command):
+            (here / step[0]).write_text(step[1], encoding="utf-8")
+            continue
+        done = subprocess.run(
+            ["bash", "-c", step.line], cwd=here, env=environ, capture_output=True, text=True, timeout=seconds, check=False
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == step.code, f"$ {step.line}\n{said}"
+        lines = iter(said.splitlines())
+        for expected in step.printed:
+            assert any(expected in line for line in lines), f"$ {step.line}\nmissing: {expected}\n{said}"
+
+
+@contextmanager
+def ended(here: Path) -> Iterator[None]:
+    """What a page has started and, because it failed, not ended, is ended: it has left its pid in a file."""
+    try:
+        yield
+    finally:
+        for pid in here.glob("*.pid"):
+            with suppress(ProcessLookupError):
+                os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
