@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Reason, Rules, Share, Workers
-from reconciler.partitions.planning.planner import BrokenPlan, CapExceeded, cap_exceeded, no_receivers, pinned_too_many, too_many
+from reconciler.partitions.planning.planner import (
+    CapExceeded,
+    cap_exceeded,
+    no_receivers,
+    pinned_too_many,
+    too_many,
+    zones_exceeded,
+)
 from reconciler.partitions.planning.zones import open_zones, zone_workers
 from reconciler.partitions.spark.frames import INT, LONG, kept, rows_of, small, total
 from reconciler.partitions.spark.groups import Group, Solution
 from reconciler.partitions.spark.items import item_key, roll_up
+from reconciler.partitions.spark.proving import Asked, prove
 from reconciler.partitions.spark.solve import solve
 
 _SHOWN = 5
@@ -55,6 +62,8 @@ class Planned:
 
     rows: DataFrame
     outcomes: Sequence[Outcome]
+    counts: Mapping[int, int]
+    """Partitions of every worker that has any."""
 
 
 @dataclass(slots=True)
@@ -62,6 +71,8 @@ class _Sums:
     """Of a problem, before anything is planned."""
 
     subjects: int = 0
+    hashes: int = 0
+    """Of all keys, xor."""
     zoned: bool = False
     zones: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Weight and subjects, by zone."""
@@ -70,7 +81,7 @@ class _Sums:
 
 def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
     """Plans partitions (`items.LEAF`)."""
-    items = kept(roll_up(partitions, units=units))
+    items = kept(roll_up(partitions, _draining(problems), units=units))
     sums = _sums(items, problems)
     errors: dict[int, CapExceeded] = {}
     for number, problem in enumerate(problems):
@@ -91,17 +102,29 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
     rows = placed[0] if placed else None
     for more in placed[1:]:
         rows = rows.unionByName(more) if rows is not None else more
-    leaves = _leaves(partitions, rows, members, units=units)
-    leaves = kept(leaves)
-    outcomes = _checked(leaves, problems, outcomes, units=units)
-    return Planned(leaves, outcomes)
+    leaves = kept(_leaves(partitions, rows, members, units=units))
+    asked = [
+        None if outcome.error else Asked(one.subjects, one.hashes, one.zoned) for outcome, one in zip(outcomes, sums, strict=True)
+    ]
+    proof = prove(leaves, [(problem.workers, problem.rules, problem.offset) for problem in problems], asked, units=units)
+    outcomes = [
+        outcome if outcome.error else replace(outcome, bounds=outcome.bounds + Bounds(proof.scattered.get(number, 0)))
+        for number, outcome in enumerate(outcomes)
+    ]
+    return Planned(leaves, outcomes, proof.counts)
+
+
+def _draining(problems: Sequence[Problem]) -> list[int]:
+    """Workers that receive nothing, as DataFrames have them."""
+    return [problem.offset + rank for problem in problems for rank, active in enumerate(problem.workers.active) if not active]
 
 
 def _sums(items: DataFrame, problems: Sequence[Problem]) -> list[_Sums]:
     found = [_Sums() for _ in problems]
-    for row in rows_of(items.groupBy("problem", "zone").agg(total("w"), total("f"))):
+    for row in rows_of(items.groupBy("problem", "zone").agg(total("w"), total("f"), F.bit_xor("hash").alias("hashes"))):
         sums = found[row["problem"]]
         sums.subjects += row["f"]
+        sums.hashes ^= row["hashes"]
         sums.zones[row["zone"]] = (row["w"], row["f"])
         sums.zoned = sums.zoned or row["zone"] >= 0
     for row in rows_of(items.filter(F.col("pin") >= 0).groupBy("problem", "pin").agg(total("f"))):
@@ -121,9 +144,9 @@ def _no_room(items: DataFrame, number: int, problem: Problem, sums: _Sums) -> Ca
 
 
 def _grouped(
-    items: DataFrame, problems: Sequence[Problem], sums: list[_Sums], errors: Mapping[int, CapExceeded]
+    items: DataFrame, problems: Sequence[Problem], sums: list[_Sums], errors: dict[int, CapExceeded]
 ) -> tuple[DataFrame, dict[int, tuple[int, tuple[int, ...]]]]:
-    """Items with their group, and of each group the problem and the workers."""
+    """Items with their group, and of each group the problem and the workers; errors of soft zones are added."""
     members: dict[int, tuple[int, tuple[int, ...]]] = {}
     zoned: list[tuple[int, int, int]] = []
     soft = []
@@ -148,7 +171,10 @@ def _grouped(
     kinds = small(spark, {"problem": (INT, numbers), "whole": (INT, [int(number in whole) for number in numbers])})
     by_zone = items.join(kinds, "problem").withColumn("by", F.when(F.col("whole") == 1, F.lit(-9)).otherwise(F.col("zone")))
     if soft:
-        by_zone = _lent(by_zone, problems, sums, soft)
+        by_zone, full = _lent(by_zone, problems, sums, soft)
+        errors.update(full)
+        members = {group: of for group, of in members.items() if of[0] not in full}
+        zoned = [one for one in zoned if one[0] not in full]
     table = small(
         spark,
         {
@@ -160,8 +186,10 @@ def _grouped(
     return kept(by_zone.join(table, ["problem", "by"]).select(*_ITEM)), members
 
 
-def _lent(by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], soft: list[int]) -> DataFrame:
-    """Soft zones: they are planned as workers first, and where that puts an item is its group."""
+def _lent(
+    by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], soft: list[int]
+) -> tuple[DataFrame, dict[int, CapExceeded]]:
+    """Soft zones: they are planned as workers first, and where that puts an item is its group. And what fits into none."""
     spark = by_zone.sparkSession
     groups, zone_rows, home_rows = {}, [], []
     offset = 0
@@ -209,7 +237,12 @@ def _lent(by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], so
     lent = solved.rows.select(F.col("g").cast("int").alias("problem"), "key", "place").join(starts, "problem")
     lent = lent.select("problem", "key", (F.col("place") - F.col("start")).cast("int").alias("lent"))
     found = by_zone.join(lent, ["problem", "key"], "left")
-    return found.withColumn("by", F.coalesce("lent", "by")).drop("lent")
+    full = {
+        number: zones_exceeded(solution.error, sums[number].subjects, problems[number].workers)
+        for number, solution in solved.groups.items()
+        if solution.error is not None
+    }
+    return found.withColumn("by", F.coalesce("lent", "by")).drop("lent"), full
 
 
 def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]) -> list[list[int]]:
@@ -327,44 +360,8 @@ def _leaves(
         .when(home == ABSENT, F.lit(int(Reason.ABSENT)))
         .when(place == home, F.lit(int(Reason.STAYS)))
         .when(F.col("why") == int(Reason.STAYS), F.lit(int(Reason.UNIT)))
+        .when(F.col("why") == int(Reason.ABSENT), F.lit(int(Reason.DRAINING)))
         .otherwise(F.col("why"))
     )
     placed_or_not = F.coalesce("place", F.lit(-1)).cast("int")
     return leaves.withColumn("reason", reason.cast("int")).withColumn("place", placed_or_not).drop("why", "key")
-
-
-def _checked(leaves: DataFrame, problems: Sequence[Problem], outcomes: list[Outcome], *, units: bool) -> list[Outcome]:
-    """The plan against every rule that sums can show, from its rows; and what is known only now."""
-    place, pin, home = F.col("place"), F.col("pin"), F.col("home")
-    apart = (home != F.col("item_home")) & (home != NEW) if units else F.lit(False)  # noqa: FBT003 - a literal
-    sums = leaves.groupBy("problem", "place").agg(
-        F.count(F.lit(1)).alias("count"),
-        F.sum(F.when((pin >= 0) & (pin != place), F.lit(1)).otherwise(F.lit(0))).alias("unpinned"),
-        F.sum(F.when(place != home, F.lit(1)).otherwise(F.lit(0))).alias("came"),
-        F.sum(F.when(apart, F.col("w")).otherwise(F.lit(0))).alias("apart"),
-    )
-    scattered = dict.fromkeys(range(len(problems)), 0)
-    for row in rows_of(sums):
-        number = row["problem"]
-        if outcomes[number].error is None:
-            _check_worker(problems[number], row)
-            scattered[number] += row["apart"]
-    return [
-        replace(outcome, bounds=outcome.bounds + Bounds(scattered[number])) if outcome.error is None else outcome
-        for number, outcome in enumerate(outcomes)
-    ]
-
-
-def _check_worker(problem: Problem, row: Mapping[str, Any]) -> None:
-    workers = problem.workers
-    rank = row["place"] - problem.offset
-    if row["place"] < 0 or rank >= len(workers):
-        msg = "a partition without a worker"
-        raise BrokenPlan(msg)
-    faults = ["more subjects than a worker may have"] if row["count"] > workers.slots[rank] else []
-    faults += ["a pin that is not kept"] if row["unpinned"] else []
-    if not workers.active[rank]:
-        faults += ["a draining worker that receives"] if row["came"] else []
-        faults += ["a draining worker that keeps something"] if problem.rules.budget is None else []
-    if faults:
-        raise BrokenPlan(", ".join(faults))

@@ -69,7 +69,7 @@ def confs(*settings: Mapping[str, str]) -> list[str]:
 def environment(scratch: Path) -> dict[str, str]:
     """For any process of Spark: on loopback, its files below `scratch`, nothing given from outside."""
     kept = {name: value for name, value in os.environ.items() if name not in _GIVEN}
-    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData"
+    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(scratch), "JAVA_TOOL_OPTIONS": java}
     return kept | own | {"PYSPARK_PYTHON": sys.executable}
 
