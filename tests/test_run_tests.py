@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,6 +125,15 @@ def test_a_room_is_found_by_its_name_or_a_path(asked: str) -> None:
 def test_a_room_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(SystemExit, match=r"there are no tests in 'plain'; a room .*plan"):
         run_tests._path("plain")
+
+
+def test_tests_of_a_group_run_in_one_process() -> None:
+    """Those on Spark share a session, those of a module its cluster: else each process would start one of its own."""
+    command = [*run_tests._command(run_tests._arguments(["--side-by-side", "2", "partitions/spark/test_messages.py"])), "-v"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    processes = re.findall(r"^\[(gw\d)\] .*(?:PASSED|SKIPPED) ", ended.stdout, re.MULTILINE)
+    assert len(processes) > 2, ended.stdout
+    assert len(set(processes)) == 1, ended.stdout
 
 
 # -- what is left out -----------------------------------------------------------------------------------------------------------

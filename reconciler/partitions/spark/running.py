@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from reconciler.errors import ReconcilerError
-from reconciler.partitions.gathering import Gathered, output_of, rules_for
+from reconciler.errors import ReconcilerError, UsageError
+from reconciler.partitions.gathering import Gathered, before, output_of, rules_for
 from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
 from reconciler.partitions.plan_file import PlanFile
@@ -34,7 +34,7 @@ from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Checked, check_partitions
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
-from reconciler.partitions.spark.session import SparkOptions, explained, open_session
+from reconciler.partitions.spark.session import SparkOptions, explained, first_line, open_session
 from reconciler.partitions.spark.tables import BROKEN, Source
 from reconciler.partitions.spec import Table
 
@@ -44,21 +44,20 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[Gathered, Plan]:
     """Reads, checks and plans; raises InvalidInput, Refused or CapExceeded."""
-    spark, ours = open_session(options)
+    try:
+        spark, ours = open_session(options)
+    except PySparkException as error:
+        msg = f"Spark did not start: {first_line(error)}"
+        raise ReconcilerError(msg) from error
     lap("session", f"Spark {spark.version} is ready")
     try:
         return _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
     except PySparkException as error:
-        raise _said(plan, error) from error
+        known = explained(error, plan.spec.partitions.format, spark)
+        raise known or ReconcilerError(f"Spark failed: {first_line(error)}") from error
     finally:
         if ours:
             spark.stop()
-
-
-def _said(plan: PlanFile, error: PySparkException) -> ReconcilerError:
-    known = explained(error, plan.spec.partitions.format)
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return known or ReconcilerError(f"Spark failed: {first}")
 
 
 def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
@@ -69,7 +68,10 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     changed = edited(output, index)
     previous = _previous(plan, source, index, changed)
     workers = with_fresh(found, previous.workers, previous.filling)
-    lap("previous", f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})")
+    if spec.families or previous.families:
+        msg = "families are planned in this process only, so far: --engine local, with spec.localRows raised where that is needed"
+        raise UsageError(msg)
+    lap("previous", before(previous))
     frame = source.open("partitions", spec.partitions)
     columns = tuple(column for column in frame.columns if column != BROKEN)
     used = used_columns(TableFiles(plan, "partitions", spec.partitions, (), columns), spec)
@@ -84,12 +86,11 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     columns_of = made.rows.select("subject", "unit", "w", "home", "pin", "zone", "place", "reason").toArrow().combine_chunks()
     lap("fetch", "fetched the plan")
     partitions = _partitions(columns_of, checked)
-    neighbours.refuse_collisions(partitions.subject)
+    neighbours.refuse_collisions(partitions.filter)
     source_of = previous.worker.take(pc.index_in(partitions.subject, value_set=previous.subject))
     home = _ints(columns_of, "home", np.int32)
-    ones = np.ones(len(partitions), dtype=np.int64)
-    items = Items(Keys(partitions.subject), partitions.weight, ones, home, partitions.pin, partitions.zone)
-    gathered = Gathered(partitions, workers, items, rules, previous, source_of, index, tuple(changed))
+    items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
+    gathered = Gathered(partitions, workers, items, rules, previous, source_of, index, tuple(changed), neighbours.shard)
     result = _plan(columns_of, outcome)
     check(items, workers, rules, result, partitions.unit)
     return gathered, result

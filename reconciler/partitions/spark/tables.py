@@ -124,7 +124,7 @@ class Source:
 
     def _said(self, error: Exception, name: str, table: Table) -> Exception:
         """In words that lead on."""
-        known = explained(error, table.format)
+        known = explained(error, table.format, self.spark)
         if known is not None:
             return known
         lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from reconciler.errors import UsageError
+from reconciler.errors import InvalidInput, UsageError
+from reconciler.partitions.plan_file import read_plan
 from reconciler.partitions.spark import session
+from tests.support.partitions.files import PLAN
 
 
 def java(directory: Path, version: str) -> Path:
@@ -56,3 +60,24 @@ def test_a_package_that_does_not_fit() -> None:
     said = str(session.explained(RuntimeError("java.lang.NoSuchMethodError: LogicalRDD"), "delta"))
     assert "does not fit Spark 4.1.4" in said
     assert "io.delta:delta-spark_4.1_2.13:4.1.0" in said
+
+
+def test_a_catalog_that_the_session_does_not_know() -> None:
+    error = RuntimeError(
+        "[REQUIRES_SINGLE_PART_NAMESPACE] spark_catalog requires a single-part namespace, but got `lake`.`nats`."
+    )
+    said = str(session.explained(error, "iceberg"))
+    assert "has no catalog lake: add --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:" in said
+    assert "--conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog, and where it is" in said
+
+
+@pytest.mark.parametrize("given", ["partitions.parquet", "/data/partitions.parquet", "file:///data/partitions.parquet"])
+def test_a_path_of_this_machine_is_refused_where_executors_are_elsewhere(tmp_path: Path, given: str) -> None:
+    from reconciler.partitions.spark.tables import Source  # noqa: PLC0415 - only where pyspark is
+
+    (tmp_path / "plan.yaml").write_text(PLAN.replace("csv, path: partitions.csv", f"parquet, path: '{given}'"), encoding="utf-8")
+    plan = read_plan(str(tmp_path / "plan.yaml"))
+    reader: Any = SimpleNamespace(options=lambda: reader, format=lambda _: reader, load=None)
+    cluster: Any = SimpleNamespace(conf={"spark.master": "spark://host:7077"}, read=reader)
+    with pytest.raises(InvalidInput, match=r"is a path of this machine.*--shared-filesystem"):
+        Source(cluster, plan).open("partitions", plan.spec.partitions)

@@ -1,0 +1,89 @@
+"""Tables of a data lake, written by Spark with the real packages: Delta by path, Iceberg in a catalog called `lake`.
+
+    python -m tests.support.partitions.lake WAREHOUSE partitions.csv workers.csv previous.csv
+
+Every table is there as `WAREHOUSE/delta/NAME` and as `lake.nats.NAME`; numbers are numbers, unlike in CSV.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from reconciler.partitions.spark.session import packages_line
+from tests.support.partitions.standalone import LITTLE
+
+CENTRAL = "https://central.example/"
+_EXTENSIONS = "spark.sql.extensions"
+
+
+def catalog(warehouse: Path) -> dict[str, str]:
+    """Where the Iceberg tables are."""
+    name = "spark.sql.catalog.lake"
+    return {name: "org.apache.iceberg.spark.SparkCatalog", f"{name}.type": "hadoop", f"{name}.warehouse": f"file://{warehouse}"}
+
+
+def advised(format_: str) -> list[str]:
+    """The arguments that the product advises for a format."""
+    line = packages_line(format_, version("pyspark"))
+    assert line is not None
+    return line.split()
+
+
+def both() -> tuple[list[str], dict[str, str]]:
+    """Packages and settings for one session with Delta and Iceberg."""
+    packages: list[str] = []
+    settings: dict[str, str] = {}
+    for format_ in ("delta", "iceberg"):
+        words = advised(format_)
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            if option == "--packages":
+                packages.append(value)
+                continue
+            name, _, text = value.partition("=")
+            settings[name] = f"{settings[name]},{text}" if name in settings and name == _EXTENSIONS else text
+    return packages, settings
+
+
+def unreachable() -> str | None:
+    """Why the packages cannot be had here, when they are neither in the cache of Ivy nor on Maven Central."""
+    packages, _ = both()
+    jars = Path.home() / ".ivy2.5.2" / "jars"
+    cached = ("_".join(package.split(":")[:2]) + f"-{package.split(':')[2]}.jar" for package in packages)
+    if all((jars / jar).is_file() for jar in cached):
+        return None
+    url = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", CENTRAL)
+    try:
+        with urllib.request.urlopen(url, timeout=20):
+            return None
+    except urllib.error.HTTPError:  # it answers
+        return None
+    except OSError as error:
+        return f"Delta and Iceberg come from {url}, which does not answer ({error}); name a mirror in DEFAULT_ARTIFACT_REPOSITORY"
+
+
+def write(warehouse: Path, tables: Mapping[str, Path]) -> None:
+    """Writes them all, in a process of its own."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only where it is installed
+
+    packages, settings = both()
+    settings |= LITTLE | catalog(warehouse) | {"spark.jars.packages": ",".join(packages)}
+    builder = SparkSession.builder.master("local[1]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    for name, path in tables.items():
+        table = spark.read.csv(f"file://{path}", header=True, inferSchema=True).repartition(2)
+        table.write.format("delta").save(f"file://{warehouse}/delta/{name}")
+        table.writeTo(f"lake.nats.{name}").create()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), {Path(path).stem: Path(path) for path in sys.argv[2:]})
