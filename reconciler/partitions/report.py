@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.model.identity import API_VERSION
 from reconciler.partitions.planning.columns import sums
-from reconciler.partitions.planning.model import Items, Reason, Workers
+from reconciler.partitions.planning.model import Ints, Items, Reason, Workers
 from reconciler.partitions.planning.planner import Plan
 from reconciler.partitions.spec import MILLION
 
@@ -22,28 +22,29 @@ VERSION = 1
 _GIANTS_SHOWN = 100
 
 
-def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]:
-    """The numbers of one pool."""
+def pool_part(partitions: Items, workers: Workers, plan: Plan, counts: Ints | None = None) -> dict[str, Any]:
+    """The numbers of one pool; `counts` are the partitions of each row, where a row stands for several."""
+    counts = np.ones(len(partitions), dtype=np.int64) if counts is None else counts
     filters = sums(partitions.filters, plan.place, len(workers)).tolist()
     moved_rows = (plan.place != partitions.home) & (plan.reason != Reason.NEW)
     moved = int(partitions.weight[moved_rows].sum())
     weight = int(partitions.weight.sum())
     active = sum(workers.active)
     return {
-        "partitions": int(partitions.filters.sum()),
+        "partitions": int(counts.sum()),
         "workers": {"active": active, "draining": len(workers) - active, "new": sum(workers.fresh)},
         "weight": in_units(weight),
         "load": _load(partitions, workers, plan) | {"giants": _giants(partitions, workers, plan)},
         "subjects": {"max": max(filters, default=0), "cap": max(workers.slots, default=0)},
         "moved": {
-            "count": int(partitions.filters[moved_rows].sum()),
+            "count": int(counts[moved_rows].sum()),
             "weight": in_units(moved),
             "fraction": _ratio(Fraction(moved, weight)) if weight else 0,
             "lowerBound": in_units(plan.bounds.moved),
             "ratio": _ratio(Fraction(moved, plan.bounds.moved)) if plan.bounds.moved else (1 if not moved else None),
             "forced": in_units(plan.bounds.forced),
-            "new": int(partitions.filters[plan.reason == Reason.NEW].sum()),
-            "reasons": _reasons(partitions, plan),
+            "new": int(counts[plan.reason == Reason.NEW].sum()),
+            "reasons": _reasons(counts, plan),
         },
         "heldBy": list(plan.held_by),
     }
@@ -100,9 +101,9 @@ def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, A
     ]
 
 
-def _reasons(partitions: Items, plan: Plan) -> dict[str, int]:
-    counts = sums(partitions.filters, plan.reason.astype(np.int32), len(Reason)).tolist()
-    return {reason.name.lower(): counts[reason] for reason in Reason if reason is not Reason.STAYS and counts[reason]}
+def _reasons(counts: Ints, plan: Plan) -> dict[str, int]:
+    found = sums(counts, plan.reason.astype(np.int32), len(Reason)).tolist()
+    return {reason.name.lower(): found[reason] for reason in Reason if reason is not Reason.STAYS and found[reason]}
 
 
 def in_units(micro: int) -> float | int:

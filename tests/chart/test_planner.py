@@ -103,7 +103,7 @@ def factory(tmp_path: Path) -> Iterator[Factory]:
 
 async def test_from_a_table_to_a_commit_that_is_pushed(factory: Factory) -> None:
     await factory.run()
-    assert factory.log() == ["The planner: Plan processor: 0 partitions moved (0.00% of the weight)", "me: The plan"]
+    assert factory.log() == ["The planner: Plan processor: 0 partitions moved (0.00% of the weight), 100 new", "me: The plan"]
     index = yaml.safe_load(git("-C", factory.origin, "show", "plans:manifests/processor/_index.yaml"))
     assert len(index["spec"]["files"]) == 4
     await factory.run()

@@ -20,7 +20,7 @@ from reconciler.partitions.planning.model import Ranks
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST, micro
-from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wild, wrong
+from reconciler.partitions.reading.subjects import LONGEST, UNDECLARED, filled, template_columns, wild, wrong
 from reconciler.partitions.reading.tables import TableFiles, there_are
 from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.reading.workers import check_named, usual_column
@@ -123,8 +123,7 @@ def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlan
         texts["family"] = filters(subject, [Family(pattern) for pattern in spec.families])
         texts["unit"] = pc.coalesce(texts["unit"], texts["family"]) if "unit" in texts else texts["family"]
     declared = pc.fill_null(pc.equal(subject, texts["family"]), fill_value=False) if spec.families else pa.scalar(value=False)
-    message = "with a wildcard that is no declared family (families: [dc.{tool}.>] declares one for each tool)"
-    _count(faults, "undeclared-wildcard", message, pc.and_not(wild(subject), declared), subject)
+    _count(faults, "undeclared-wildcard", UNDECLARED, pc.and_not(wild(subject), declared), subject)
     constant = spec.partitions.columns.weight
     weight = (
         pa.array(np.full(len(batch), constant * MILLION)) if isinstance(constant, int) else micro(batch.column(used["weight"]))

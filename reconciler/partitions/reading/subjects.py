@@ -21,6 +21,8 @@ SPACES = (
 GOOD = rf"\A[^.{SPACES}]+(?:\.[^.{SPACES}]+)*\z"
 """In the notation that RE2 and Java share."""
 WILD = r"(?:\A|\.)[*>](?:\.|\z)"
+UNDECLARED = "with a wildcard that is no declared family (families: [dc.{tool}.>] declares one for each tool)"
+"""What a fault says of a wildcard that nobody declared."""
 FIELD = re.compile(r"\{([^{}]*)\}")
 
 

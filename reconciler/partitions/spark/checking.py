@@ -18,7 +18,7 @@ from reconciler.partitions.planning.model import NEW
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST
-from reconciler.partitions.reading.subjects import FIELD, GOOD, LONGEST, WILD, template_columns
+from reconciler.partitions.reading.subjects import FIELD, GOOD, LONGEST, UNDECLARED, WILD, template_columns
 from reconciler.partitions.reading.tables import shown_name
 from reconciler.partitions.spark.conditions import micro, text_of
 from reconciler.partitions.spark.frames import INT, TEXT, kept, named, no, rows_of, small
@@ -137,11 +137,12 @@ def _ranked(read: DataFrame, used: Mapping[str, str], workers: WorkerTableRows) 
 def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, columns: int) -> list[tuple[str, str, Column]]:
     """Every fault of a row: code, message, and when it is one. What else stands in a broken row is not looked at."""
     subject, zone, pin = F.col("subject"), F.col("zone"), F.col("pin")
-    good = subject.rlike(GOOD) & ~subject.rlike(WILD) & (F.char_length(subject) <= LONGEST)
-    bad = f"with a subject that is none (empty tokens, white space, wildcards, more than {LONGEST} characters)"
+    good = subject.rlike(GOOD) & (F.char_length(subject) <= LONGEST)
+    bad = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
     found = [
         ("null-subject", "without a subject", subject.isNull()),
         ("bad-subject", bad, ~good),
+        ("undeclared-wildcard", UNDECLARED, subject.rlike(WILD)),
         ("bad-weight", "with a weight that is no number of at least 0.000001", F.coalesce(F.col("w") <= 0, ~no())),
         ("duplicate-subject", "with a subject that stands there more than once", F.col("times") > 1),
     ]

@@ -171,4 +171,4 @@ def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome:
     )
     filling = [workers.names[rank] for rank in sorted(outcome.filling)]
     more = {"staged": {"waiting": reports.in_units(outcome.waiting), "filling": filling}, "inputs": {"partitions": checked.count}}
-    return reports.document(spec.pool, reports.pool_part(items, workers, made), more)
+    return reports.document(spec.pool, reports.pool_part(items, workers, made, items.filters), more)
