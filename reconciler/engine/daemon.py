@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from reconciler.engine.state import State
 from reconciler.errors import Problem
 from reconciler.model.desired import Desired, Expectation
 from reconciler.model.identity import Key
+from reconciler.observe.declared import Catalogue
 from reconciler.plan.change import Author
 
 _JITTER = 0.1
@@ -212,7 +212,7 @@ class Daemon:
 
     def _tell_manifests(self) -> None:
         desired = self._state.desired
-        self._state.telemetry.manifests_loaded(desired.revision, Counter(key.kind for key in desired.resources))
+        self._state.telemetry.manifests_loaded(desired.revision, Catalogue(desired).per_kind)
 
     def _in_its_place(self) -> bool:
         """Whether this is the server that the manifests expect, as far as they say which."""

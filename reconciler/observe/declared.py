@@ -23,7 +23,7 @@ class Catalogue:
     def __init__(self, desired: Desired) -> None:
         self.desired = desired
         self._pools = frozenset(pool.key for pool in desired.pools.values()) | desired.held_back.keys()
-        self.per_kind = Counter(key.kind for key in self)
+        self.per_kind: Counter[str] = Counter(key.kind for key in self)
         self.special = frozenset(
             key for key, one in desired.resources.items() if one.intent.suspend or one.intent.state is State.UNMANAGED
         ).union(desired.held_back)

@@ -65,6 +65,7 @@ async def test_from_a_table_to_the_daemon(tmp_path: Path, server: Server) -> Non
         told = running.lines("pool.loaded")
         assert [(line["generation"], line["moved"]) for line in told] == [(1, 0), (2, moved["count"])]
         assert await running.metric("reconciler_pool_generations_loaded_total") == 2
+        assert await running.metric('reconciler_manifests{kind="WorkerPool"}') == 1
         assert await running.metric("reconciler_pool_subjects_moved_total") == moved["count"]
 
         await _refuses_what_does_not_fit(site, running, second)

@@ -301,7 +301,7 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             width=12,
         ),
     ),
-    "Procedures": (
+    "Procedures that run": (
         Panel(
             title="Procedures",
             about="As they stand; journaled ones are half done, and wait for a leader.",
@@ -426,7 +426,7 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             queries={increase("reconciler_events_dropped_total", "instance"): "{{instance}}"},
         ),
     ),
-    "Leader": (
+    "The lease": (
         Panel(
             title="Who leads",
             about="One process of an installation writes; the others follow.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.account.meddling import state_of
-from tests.support.daemon.process import settled
 from tests.support.incidents.scenes import (
     ARCHIVE,
     SITES,
@@ -11,6 +9,7 @@ from tests.support.incidents.scenes import (
     edit_a_worker,
     fought,
     held_back,
+    in_place_but_pools,
     loaded,
     lose,
     meddle,
@@ -24,11 +23,11 @@ from tests.support.sources.watched import flows, stalls, until_source
 
 
 async def eventful(stage: Stage) -> None:
-    """In the end the second daemon leads, and all that it can put in place is in place."""
+    """In the end a third daemon leads, and all that it can put in place is in place."""
     stage.commit(SITES.replace("[site.>]", "[site.>], retention: interest"), "sites.yaml")
     stage.commit(TWENTY, "workers.yaml")
     await plan_workers(stage, "w-a", "w-b")
-    first = await stage.start()
+    first = await stage.start(like=in_place_but_pools)
     second = await stage.start(like=lambda now: bool(now["leader"] and not now["leading"]))
     await until_source(first, "ALL", stalls("consumer-missing"))
     await lose(stage)
@@ -39,11 +38,15 @@ async def eventful(stage: Stage) -> None:
     await until_source(first, "ALL", lambda source: bool(source["state"] == "Paused" and source["pending"]))
     await stage.somebody.expect("CONSUMER.PAUSE.SITE.site_to_all", {})
     await until_source(first, "ALL", flows)
-    stage.server.restart()
-    await first.until(settled)
+    stage.server.stop()
+    await first.until(lambda now: not now["leading"])
+    stage.server.start()
+    await first.until(lambda now: bool(now["connected"] and now["leader"]))
     await first.stop()
-    await second.until(settled)
-    await second.looked()
+    await second.until(in_place_but_pools)
+    await second.stop()
+    await stage.somebody.edit("ORDERS", "billing", max_ack_pending=7)
+    await stage.start(like=in_place_but_pools)
 
 
 async def _manifests(stage: Stage) -> None:
@@ -63,7 +66,7 @@ async def _manifests(stage: Stage) -> None:
     stage.commit(TWENTY.replace("maxAckPending: 100", "maxAckPending: 200"), "workers.yaml")
     await leader.until(refused)
     stage.commit(TWENTY, "workers.yaml")
-    await leader.until(settled)
+    await leader.until(in_place_but_pools)
 
 
 async def _resources(stage: Stage) -> None:
@@ -73,9 +76,9 @@ async def _resources(stage: Stage) -> None:
         await meddle(stage)
     work = await sit(stage)
     await work.finish()
-    await leader.until(settled)
+    await leader.until(in_place_but_pools)
     await take_everything(stage)
     stage.commit(ARCHIVE, "archive.yaml")
-    await leader.until(lambda now: state_of(now, "Stream/ARCHIVE") == "Error")
+    await leader.until(lambda now: bool(now["summary"]["Error"]))
     stage.git("revert", "--no-edit", "HEAD")
-    await leader.until(settled)
+    await leader.until(in_place_but_pools)

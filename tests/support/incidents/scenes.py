@@ -199,7 +199,7 @@ async def plan_workers(stage: Stage, *workers: str) -> None:
     (here / "workers.csv").write_text("".join(f"{name}\n" for name in ("worker", *workers)), encoding="utf-8")
     rows = "".join(f"orders.region{number},1\n" for number in range(8))
     (here / "partitions.csv").write_text(f"subject,weight\n{rows}", encoding="utf-8")
-    await asyncio.to_thread(Command(here), "partitions", "plan", "-c", "plan.yaml")
+    await asyncio.to_thread(Command(here), "partitions", "plan", "-c", "plan.yaml", "--force", "maxMovedFraction")
     stage.commit(POOL, "pool.yaml")
 
 
@@ -213,6 +213,13 @@ def edit_a_worker(stage: Stage) -> None:
 def loaded(generation: int) -> Callable[[Json], bool]:
     """Whether this generation of the pool is in use."""
     return lambda now: bool(now["pools"] and now["pools"][0]["generation"] == generation)
+
+
+def in_place_but_pools(now: Json) -> bool:
+    """Whether everything is in place that this version puts there: pools are blocked, as `unsupported`."""
+    blocked = [one for one in now["resources"] if one["state"] == "Blocked"]
+    summary = now["summary"] | {"Blocked": now["summary"]["Blocked"] - len(blocked)}
+    return settled(now | {"summary": summary}) and all("unsupported" in one["message"] for one in blocked)
 
 
 def held_back(now: Json) -> bool:
