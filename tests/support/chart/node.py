@@ -31,7 +31,7 @@ from tests.support.clock.until import glances
 
 Json = dict[str, Any]
 _UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
-_SECONDS = 60.0
+_SECONDS = 240.0
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 
 
