@@ -77,7 +77,7 @@ class Factory:
 
     async def step(self, name: str, volumes: Volumes, **instead: object) -> tuple[int, str]:
         """One container to its end."""
-        return await ran(self.job["template"], name, volumes, stage="daemon", relays=self._relays, **instead)
+        return await ran(self.job["template"], name, volumes, relays=self._relays, **instead)
 
     async def run(self) -> None:
         """All of them, as they stand, each after the one before has ended well."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -209,13 +208,11 @@ def test_where_the_platform_chooses_users_none_is_named() -> None:
 def test_alerts_and_dashboard_are_the_files_as_they_are() -> None:
     """No template of ours may touch theirs: both are full of braces."""
     objects = of(CHART / "ci" / "service-monitor-values.yaml")
-    files = [CHART / "files" / f"{name}.yaml" for name in ("alerts", "rules")]
-    groups = [group for file in files for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]]
+    files = {path.name: path.read_text(encoding="utf-8") for path in sorted((CHART / "files").glob("*.*"))}
+    groups = [group for name, text in files.items() if name.endswith(".yaml") for group in yaml.safe_load(text)["groups"]]
     assert only(objects, "PrometheusRule")["spec"] == {"groups": groups}
     (text,) = only(objects, "ConfigMap", "-dashboard")["data"].values()
-    assert json.loads(text) == json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
-    assert len(groups) >= len(files)
-    assert json.loads(text)["panels"]
+    assert text == files.get("dashboard.json", "")
 
 
 def test_as_a_part_of_a_larger_chart_it_takes_global_values(tmp_path: Path) -> None:

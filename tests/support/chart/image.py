@@ -33,18 +33,20 @@ class Image:
     environ: dict[str, str]
 
     @classmethod
-    def of(cls, stage: str) -> Image:
-        """A stage, with what it has from the stage it is made from."""
+    def of(cls, name: str) -> Image:
+        """The stage that becomes an image of this name (`…-planner:0.1.0`), with what it has from the stages it is made from."""
+        stages = _stages()
+        planner = name.partition(":")[0].endswith("-planner") and "planner" in stages  # else it is run in the daemon's
         entrypoint: list[str] = []
         environ = {"PATH": "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"}
-        for word, rest in _instructions(stage):
+        for word, rest in stages["planner" if planner else "daemon"]:
             if word == "ENTRYPOINT":
                 entrypoint = json.loads(rest)
             elif word == "ENV":
                 for each in shlex.split(rest):
                     name, _, value = each.partition("=")
                     environ[name] = value.replace("${PATH}", "$PATH").replace("$PATH", environ["PATH"])
-        assert entrypoint, stage
+        assert entrypoint, name
         return cls(entrypoint, environ)
 
 
@@ -76,8 +78,8 @@ def files() -> dict[str, str]:
     }
 
 
-def _instructions(name: str) -> list[tuple[str, str]]:
-    """Those of a stage, after those of the stages below it."""
+def _stages() -> dict[str, list[tuple[str, str]]]:
+    """The instructions of each stage, after those of the stages below it."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     stages: dict[str, list[tuple[str, str]]] = {}
     current: list[tuple[str, str]] = []
@@ -88,4 +90,4 @@ def _instructions(name: str) -> list[tuple[str, str]]:
             current = stages[called] = list(stages.get(base, ()))
         elif word and not word.startswith("#"):
             current.append((word, rest.strip()))
-    return stages[name]
+    return stages

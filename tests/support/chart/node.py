@@ -31,7 +31,7 @@ from tests.support.clock.until import glances
 
 Json = dict[str, Any]
 _UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
-_SECONDS = 60.0
+_SECONDS = 240.0
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 
 
@@ -171,7 +171,7 @@ class Container:
 
 @asynccontextmanager
 async def container(
-    pod: Json, name: str, volumes: Volumes, *, stage: str = "daemon", relays: Mapping[int, int] | None = None, **instead: Any
+    pod: Json, name: str, volumes: Volumes, *, relays: Mapping[int, int] | None = None, **instead: Any
 ) -> AsyncIterator[Container]:
     """Starts a container of a rendered pod; `relays`: ports that its hosts answer on, and the ports of this machine behind them.
 
@@ -187,7 +187,7 @@ async def container(
         process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno(), stdout=sink, stderr=sink)
     running = Container(name, log, process, ours, spec)
     try:
-        await running._begin(_as_told(pod["spec"], spec, Image.of(stage), volumes) | {"root": str(root)}, relays or {})
+        await running._begin(_as_told(pod["spec"], spec, Image.of(spec["image"]), volumes) | {"root": str(root)}, relays or {})
         yield running
     finally:
         await running._end()
