@@ -264,3 +264,15 @@ def test_no_two_filters_of_a_plan_meet(patterns: list[str], subjects: list[str])
     assert not [pair for place, one in enumerate(written) for other in written[:place] if overlap(*(pair := (one, other)))]
     for name in {name for _, name in good if name}:
         assert [found for found in covering([name]) if found.filters(pa.array([name])).to_pylist() == [name]]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["table", "manifests"])
+@pytest.mark.parametrize(("left", "passes"), [(100, True), (80, True), (76, False), (40, False)])
+def test_the_gate_for_input_that_shrinks_knows_families_that_are_gone(desk: Desk, kept: bool, left: int, passes: bool) -> None:
+    families(desk, "dc.{tool}.>")
+    desk()
+    if not kept:
+        (desk.output / "_plan" / "assignment.parquet").unlink()
+    desk.partitions(left)
+    gates = {gate["gate"]: gate for gate in desk.report("--dry-run", code=0 if passes else 3)["gates"]}
+    assert gates["maxInputShrink"]["passed"] == passes

@@ -228,3 +228,14 @@ def test_one_planner_at_a_time(desk: Desk) -> None:
     desk()
     with tree.claimed(desk.output), pytest.raises(Refused, match="another planner"), tree.claimed(desk.output):
         pass
+
+
+def test_what_a_killed_run_has_left_goes_although_there_is_nothing_to_write(desk: Desk) -> None:
+    desk()
+    left = desk.output.parent / ".processor.next"
+    (left / "_plan").mkdir(parents=True)
+    (left / "w-w-a.yaml").write_text("half")
+    desk("--dry-run")
+    assert left.exists()
+    assert desk.report()["changed"] is False
+    assert not left.exists()

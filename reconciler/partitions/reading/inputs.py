@@ -84,13 +84,20 @@ class Previous:
         return found
 
     def count(self, subject: pa.Array) -> int:
-        """How many partitions there were; a filter with wildcards stands for those of now that nothing else speaks of, or one."""
-        found = len(self)
+        """How many partitions there were.
+
+        A filter with wildcards stands for those of now that nothing else speaks of; one that matches none of them any more, for
+        as many as the others do on average.
+        """
         counted = pc.is_in(pa.array(self.families.keys(), pa.string()), value_set=self.subject)
+        partitions = families = 0
         for filter_ in self._filters(subject.filter(pc.invert(pc.is_in(subject, value_set=self.subject)))):
             present = filter_.drop_null()
-            found += len(present) - (pc.sum(counted.take(pc.unique(present))).as_py() or 0)
-        return found
+            partitions += len(present)
+            families += pc.sum(counted.take(pc.unique(present))).as_py() or 0
+        gone = (pc.sum(counted).as_py() or 0) - families
+        average = -(-partitions // families) if families else 1
+        return len(self) - families + partitions + gone * (average - 1)
 
     def _filters(self, subject: pa.Array) -> Iterator[pa.Array]:
         """For each kind of family: the place among all of the one that each subject belongs to, or null."""
