@@ -23,6 +23,8 @@ from tests.support.daemon.engine import Engine, Start, engines
 from tests.support.server.process import Server
 
 _MISSING = pytest.StashKey[list[str]]()
+APART = ("kube",)
+"""Marks of tests that need a machine of their own: they are run by a make target that names their mark, and by nothing else."""
 
 # How long an example takes says nothing on a machine that runs servers beside it.
 hypothesis.settings.register_profile("beside-servers", deadline=None)
@@ -109,8 +111,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.matrix)
             item.add_marker(pytest.mark.xdist_group(f"cluster of {item.nodeid.partition('::')[0]}"))
-    if "kube" not in config.option.markexpr:
-        _leave_out(config, items, [item for item in items if item.get_closest_marker("kube")])
+    for apart in APART:
+        if apart not in config.option.markexpr:
+            _leave_out(config, items, [item for item in items if item.get_closest_marker(apart)])
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         chosen = set(every_day(items))
         _leave_out(config, items, [item for item in items if item not in chosen])

@@ -46,7 +46,7 @@ def binary(version: str = NEWEST) -> Path:
 
 
 def cache() -> Path:
-    """Where programs are kept that are downloaded or built once."""
+    """Where downloads are kept from one run to the next."""
     chosen = os.environ.get("RECONCILER_TEST_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "reconciler-tests"
 
