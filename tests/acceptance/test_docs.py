@@ -28,15 +28,12 @@ EXAMPLE_ADDRESSES = ("127.0.0.1:14222", "127.0.0.1:14223", "127.0.0.1:17422")
 """Of the servers in examples/leaf."""
 LONG = {"leaf.md", "sourcing.md"}
 """Pages with real migrations and outages."""
-ELSEWHERE = {"partitions-cluster.md"}
-"""Pages that need more than a server."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def pages_with_steps() -> list[Any]:
-    apart = [page for page in PAGES if page.parent == RUNBOOKS or page.name in ELSEWHERE]
-    found = [page for page in PAGES if page not in apart and any(steps(page.read_text(encoding="utf-8")))]
+    found = [page for page in PAGES if page.parent != RUNBOOKS and any(steps(page.read_text(encoding="utf-8")))]
     return [pytest.param(page, marks=pytest.mark.slow, id=page.name) if page.name in LONG else page for page in found]
 
 
