@@ -159,7 +159,7 @@ def test_every_metric_of_the_daemon_is_shown() -> None:
 
 def asked(query: str) -> str:
     """With everything chosen, as Grafana would ask."""
-    return query.replace("$namespace", ".*").replace("$job", ".+").replace("$instance", ".+").replace("$__rate_interval", "5s")
+    return query.replace("$namespace", ".*").replace("$job", ".+").replace("$instance", ".+").replace("$__rate_interval", "30s")
 
 
 async def unanswered(watching: Prometheus) -> list[str]:
@@ -177,7 +177,7 @@ async def unanswered(watching: Prometheus) -> list[str]:
 @pytest.mark.thorough(also="tests/alerts/test_dashboard.py::test_every_metric_and_label_of_a_query_exists")
 async def test_every_query_answers_once_everything_has_happened(tmp_path: Path) -> None:
     async with prometheus(tmp_path / "prometheus") as watching, stage(tmp_path, scraped=watching.scrape) as here:
-        await eventful(here)
+        await eventful(here, watching.until_answered)
         lacking = await unanswered(watching)
         with suppress(TimeoutError):
             async with asyncio.timeout(30):

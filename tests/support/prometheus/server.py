@@ -67,6 +67,13 @@ class Prometheus:
         found = (await self._get("alerts"))["alerts"]
         return {alert["labels"]["alertname"] for alert in found if alert["state"] == state}
 
+    async def until_answered(self, expression: str) -> None:
+        """Waits until there is an answer."""
+        async with asyncio.timeout(SECONDS):
+            async for _ in glances():
+                if await self.query(expression):
+                    return
+
     async def until_firing(self, *names: str, seconds: float = SECONDS) -> None:
         """Waits until exactly these fire."""
         firing: set[str] = set()
