@@ -188,4 +188,4 @@ async def test_every_query_answers_once_everything_has_happened(tmp_path: Path) 
         declared = len([one for one in (await here.daemons[-1].status())["resources"] if one["state"] != "Unmanaged"])
         for title in ("Declared", "Resources by state"):
             (query,) = (query for name, query in targets() if name == title)
-            assert sum(float(one["value"][1]) for one in await watching.query(asked(query))) == declared, title
+            await watching.until_answered(f"sum({asked(query)}) == {declared}")
