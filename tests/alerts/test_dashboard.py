@@ -159,7 +159,7 @@ def test_every_metric_of_the_daemon_is_shown() -> None:
 
 def asked(query: str) -> str:
     """With everything chosen, as Grafana would ask."""
-    return query.replace("$namespace", ".*").replace("$job", ".+").replace("$instance", ".+").replace("$__rate_interval", "5s")
+    return query.replace("$namespace", ".*").replace("$job", ".+").replace("$instance", ".+").replace("$__rate_interval", "30s")
 
 
 async def unanswered(watching: Prometheus) -> list[str]:
@@ -177,7 +177,7 @@ async def unanswered(watching: Prometheus) -> list[str]:
 @pytest.mark.thorough(also="tests/alerts/test_dashboard.py::test_every_metric_and_label_of_a_query_exists")
 async def test_every_query_answers_once_everything_has_happened(tmp_path: Path) -> None:
     async with prometheus(tmp_path / "prometheus") as watching, stage(tmp_path, scraped=watching.scrape) as here:
-        await eventful(here)
+        await eventful(here, watching.until_answered)
         lacking = await unanswered(watching)
         with suppress(TimeoutError):
             async with asyncio.timeout(30):
@@ -188,4 +188,4 @@ async def test_every_query_answers_once_everything_has_happened(tmp_path: Path) 
         declared = len([one for one in (await here.daemons[-1].status())["resources"] if one["state"] != "Unmanaged"])
         for title in ("Declared", "Resources by state"):
             (query,) = (query for name, query in targets() if name == title)
-            assert sum(float(one["value"][1]) for one in await watching.query(asked(query))) == declared, title
+            await watching.until_answered(f"sum({asked(query)}) == {declared}")

@@ -19,7 +19,7 @@ from tests.support.daemon.process import settled
 from tests.support.incidents.stage import ORDERS, Stage
 from tests.support.server.leaves import hub_and_leaves
 from tests.support.server.process import Server
-from tests.support.sources.watched import flows, make, stalls, told, until_source
+from tests.support.sources.watched import flows, make, stalls, told
 
 Act = Callable[[Stage], Awaitable[None]]
 
@@ -355,17 +355,22 @@ async def room_again(stage: Stage) -> None:
 # Sources
 
 
+def its_source(holds: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    """Whether the one source of ALL is like that."""
+    return lambda now: any(source["key"] == "Stream/ALL" and holds(source) for source in now["sources"])
+
+
 async def durable_missing(stage: Stage) -> None:
     """A source reads through a durable that is not there."""
     stage.commit(SITES, "sites.yaml")
     running = await stage.start()
-    await until_source(running, "ALL", stalls("consumer-missing"))
+    await running.until(its_source(stalls("consumer-missing")))
 
 
 async def flowing(stage: Stage) -> None:
     """It copies again."""
     await in_place(stage)
-    await until_source(stage.daemon, "ALL", flows)
+    await stage.daemon.until(its_source(flows))
 
 
 async def durable_away(stage: Stage) -> None:
@@ -379,9 +384,9 @@ async def lose(stage: Stage) -> None:
     """What is published while the durable is away."""
     running = stage.daemon
     await make(stage.somebody, "SITE", "deliver.site", "site_to_all")
-    await until_source(running, "ALL", flows)
+    await running.until(its_source(flows))
     await stage.somebody.publish("site.x", 20)
-    await until_source(running, "ALL", lambda source: flows(source) and source["lastSequence"] == 20)
+    await running.until(its_source(lambda source: flows(source) and source["lastSequence"] == 20))
     await stage.somebody.expect("CONSUMER.DELETE.SITE.site_to_all")
     await stage.somebody.publish("site.x", 10)
     await make(stage.somebody, "SITE", "deliver.site", "site_to_all")

@@ -23,13 +23,12 @@ from tests.support.prometheus.rules import ALERTS, RULES, hurried
 Json = dict[str, Any]
 TIMES = 100
 """A minute of the rules is 0.6 seconds here."""
-EVERY = "500ms"
-CONFIG = f"""\
-global: {{scrape_interval: {EVERY}, scrape_timeout: {EVERY}, evaluation_interval: {EVERY}}}
+CONFIG = """\
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}
 rule_files: [alerts.yaml, rules.yaml]
 scrape_configs:
   - job_name: nobody
-    file_sd_configs: [{{files: [targets.json], refresh_interval: {EVERY}}}]
+    file_sd_configs: [{files: [targets.json], refresh_interval: 500ms}]
 """
 
 
@@ -66,6 +65,13 @@ class Prometheus:
         """The names of the alerts that fire, or only wait for their time to be over."""
         found = (await self._get("alerts"))["alerts"]
         return {alert["labels"]["alertname"] for alert in found if alert["state"] == state}
+
+    async def until_answered(self, expression: str) -> None:
+        """Waits until there is an answer."""
+        async with asyncio.timeout(SECONDS):
+            async for _ in glances():
+                if await self.query(expression):
+                    return
 
     async def until_firing(self, *names: str, seconds: float = SECONDS) -> None:
         """Waits until exactly these fire."""
