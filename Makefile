@@ -5,17 +5,22 @@ BIN := $(VENV)/bin
 # Two stamps: `make run` installs only what runs, everything else is on top of that.
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
+SPARK := $(VENV)/.spark
 PYTHON ?= $(or $(shell command -v python3.11 || command -v python3),python3)
 # Servers sync to disk after every write: in memory, where there is room, that costs nothing.
 MEMORY := $(if $(and $(wildcard /dev/shm),$(shell test -w /dev/shm && echo yes)),TMPDIR=/dev/shm)
 TESTS := $(BIN)/python -m tools.run_tests
 ROOM ?=
+# Spark starts only with Java 17 or newer; without it the tests of the planner on Spark are skipped and named at the end.
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+JAVA_MAJOR = $(shell $(JAVA) -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' | head -n 1)
+SPARK_TESTS = $(if $(shell test "0$(JAVA_MAJOR)" -ge 17 && echo yes),$(SPARK))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_ROOMS ?= test_support.py jetstream engine acceptance
 
-.PHONY: help setup run test test-all test-matrix check format bench docs soak mutants lock clean
+.PHONY: help setup spark run test test-all test-matrix test-kube check format bench docs soak mutants lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,17 +39,27 @@ $(READY): requirements.txt $(RUNS)
 	$(INSTALL) --require-hashes --requirement requirements.txt
 	@touch $@
 
+spark: $(SPARK) ## Add Spark, hash-checked, for the tests of the planner on Spark (needs Java 17)
+
+$(SPARK): requirements-spark.txt requirements-spark-build.txt | $(READY)
+	$(INSTALL) --require-hashes --requirement requirements-spark-build.txt
+	$(INSTALL) --require-hashes --no-build-isolation --requirement requirements-spark.txt
+	@touch $@
+
 run: $(RUNS) ## Start NATS and keep the example manifests applied there, until Ctrl-C
 	@$(BIN)/reconciler run -f manifests --env dev --embedded
 
-test: setup ## Every promise, proven in minutes (ROOM=plan: one room, or a path below tests/)
+test: setup $(SPARK_TESTS) ## Every promise, proven in minutes (ROOM=plan: one room, or a path below tests/)
 	@$(TESTS) $(ROOM)
 
-test-all: setup ## Everything, also what takes long, on the newest nats-server and 2.14 (ROOM as above)
+test-all: setup $(SPARK_TESTS) ## Everything, also what takes long, on the newest nats-server and 2.14 (ROOM as above)
 	@$(TESTS) --all $(ROOM)
 
 test-matrix: setup ## What depends on the server, on every supported version and on a cluster
 	@RECONCILER_TEST_VERSIONS=$(MATRIX) $(TESTS) --all -- -m matrix
+
+test-kube: setup ## The chart on a real Kubernetes API server, which is built once (needs Go; 5 to 15 minutes)
+	@$(TESTS) --all --side-by-side 2 kube -- -m kube
 
 check: setup ## Lint, types, layers, dependencies, generated docs, chart, Dockerfile
 	$(BIN)/ruff check .
@@ -52,8 +67,9 @@ check: setup ## Lint, types, layers, dependencies, generated docs, chart, Docker
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry reconciler
-	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py --check)
-	$(if $(wildcard charts/reconciler),$(BIN)/helm lint charts/reconciler)
+	$(if $(wildcard tools/generate_docs.py),$(BIN)/python -m tools.generate_docs --check)
+	@for values in charts/reconciler/ci/*-values.yaml; do \
+	  $(BIN)/helm lint --strict --quiet charts/reconciler --values "$$values" || exit 1; done
 	$(BIN)/hadolint Dockerfile
 
 format: setup ## Format and fix what can be fixed
@@ -64,7 +80,7 @@ bench: setup ## Measure the limits on real servers, one line of JSON each (QUICK
 	@$(MEMORY) QUICK=$(QUICK) $(BIN)/python -m tools.bench
 
 docs: setup ## Write the generated docs anew
-	$(if $(wildcard tools/generate_docs.py),$(BIN)/python tools/generate_docs.py,@echo "no generated docs yet")
+	$(if $(wildcard tools/generate_docs.py),$(BIN)/python -m tools.generate_docs,@echo "no generated docs yet")
 
 soak: setup ## Repeat the tests that depend on timing (SOAK_RUNS, SOAK_ROOMS)
 	@for run in $$(seq $(SOAK_RUNS)); do echo "run $$run of $(SOAK_RUNS)"; $(TESTS) --all $(SOAK_ROOMS) -- -q || exit 1; done

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support import promises
+from tests.support import groups, promises, skipped
 from tests.support.account.wire import Wire
 from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
@@ -23,6 +23,8 @@ from tests.support.daemon.engine import Engine, Start, engines
 from tests.support.server.process import Server
 
 _MISSING = pytest.StashKey[list[str]]()
+APART = ("kube",)
+"""Marks of tests that need a machine of their own: they are run by a make target that names their mark, and by nothing else."""
 
 # How long an example takes says nothing on a machine that runs servers beside it.
 hypothesis.settings.register_profile("beside-servers", deadline=None)
@@ -109,11 +111,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.matrix)
             item.add_marker(pytest.mark.xdist_group(f"cluster of {item.nodeid.partition('::')[0]}"))
+    for apart in APART:
+        if apart not in config.option.markexpr:
+            _leave_out(config, items, [item for item in items if item.get_closest_marker(apart)])
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         chosen = set(every_day(items))
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = [item for item in items if item in chosen]
+        _leave_out(config, items, [item for item in items if item not in chosen])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
+    """What several processes share out they know by names."""
+    if hasattr(session.config, "workerinput"):
+        groups.name_groups(session.items)
+    yield
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -137,6 +154,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what nothing proved."""
+    """Name what nothing proved, and what was not run."""
+    for line in skipped.lines(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line)
     for missing in terminalreporter.config.stash.get(_MISSING, ()):
         terminalreporter.write_line(f"UNPROVEN on a real server: {missing}")

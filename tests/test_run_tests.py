@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,27 +127,39 @@ def test_a_room_that_is_not_there_is_told_with_those_that_are() -> None:
         run_tests._path("plain")
 
 
+def test_tests_of_a_group_run_in_one_process() -> None:
+    """Those on Spark share a session, those of a module its cluster: else each process would start one of its own."""
+    command = [*run_tests._command(run_tests._arguments(["--side-by-side", "2", "partitions/spark/test_messages.py"])), "-v"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    processes = re.findall(r"^\[(gw\d)\] .*(?:PASSED|SKIPPED) ", ended.stdout, re.MULTILINE)
+    assert len(processes) > 2, ended.stdout
+    assert len(set(processes)) == 1, ended.stdout
+
+
 # -- what is left out -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_only_the_long_run_has_names_a_test_of_the_short_one_that_proves_the_same() -> None:
     functions, long = set[str](), dict[str, str]()
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+        for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = f"{path.relative_to(ROOT)}::{node.name}"
                 functions.add(name)
-                for also in (also for decorator in node.decorator_list for also in _named(decorator)):
+                for also in (also for decorator in node.decorator_list for also in _named(decorator, constants)):
                     long[name] = also
     assert long
     assert {name: also for name, also in long.items() if also not in functions or (also in long and also != name)} == {}
 
 
-def _named(decorator: ast.expr) -> Iterator[str]:
+def _named(decorator: ast.expr, constants: Mapping[str, ast.expr]) -> Iterator[str]:
     """What a `thorough` in it, on the function or on one of its cases, names."""
     for node in ast.walk(decorator):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.thorough":
-            yield next((str(ast.literal_eval(each.value)) for each in node.keywords if each.arg == "also"), "")
+            also = next((each.value for each in node.keywords if each.arg == "also"), ast.Constant(""))
+            yield str(ast.literal_eval(constants.get(ast.unparse(also), also)))
 
 
 def item(name: str, *marks: str, **params: object) -> Any:

@@ -1,5 +1,7 @@
 """Writes the pages of the documentation that are made from the program itself, and the dashboard; `--check` only compares.
 
+    python -m tools.generate_docs [--check]
+
 Invariant: the same program gives the same files, whatever the terminal and the environment.
 """
 
@@ -22,6 +24,7 @@ from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
 from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
 from reconciler.render.graph_svg import svg
+from tools.chart_readme import CHART, readme
 from tools.dashboard.grafana import dashboard
 from tools.dashboard.picture import drawn
 
@@ -36,6 +39,7 @@ def main() -> int:
     made = {"fields": _fields_page, "cli": _cli_page, "metrics": _metrics_page}
     pages = {DOCS / f"{name}.md": _page(lines()) for name, lines in made.items()}
     pages[DOCS / "graph.svg"] = _picture()
+    pages[CHART / "README.md"] = readme()
     made_dashboard = dashboard()
     pages[DASHBOARD] = json.dumps(made_dashboard, indent=2) + "\n"
     pages[DOCS / "runbooks" / "dashboard.svg"] = drawn(made_dashboard)

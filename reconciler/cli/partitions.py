@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,7 @@ from reconciler.model.identity import API_VERSION
 
 if TYPE_CHECKING:
     from reconciler.partitions.run import How, Made
+    from reconciler.partitions.spark.session import SparkOptions
 
 app = typer.Typer(add_completion=False, help="Plan which worker gets which partition, from tables to worker manifests.")
 
@@ -37,6 +38,21 @@ class _Flags:
     ] = False
     prune: Annotated[bool, typer.Option("--prune", help="Delete the files of workers that are gone")] = False
     commit: Annotated[bool, typer.Option("--commit", help="Make one git commit of the manifests; nothing is pushed")] = False
+    engine: Annotated[
+        Literal["auto", "local", "spark"],
+        typer.Option(help="auto: Spark for more than spec.localRows partitions, and for formats that only Spark reads"),
+    ] = "auto"
+    master: Annotated[str | None, typer.Option(metavar="URL", show_default=False, help="Spark: the master")] = None
+    remote: Annotated[str | None, typer.Option(metavar="URL", show_default=False, help="Spark Connect: sc://host:15002")] = None
+    packages: Annotated[
+        list[str], typer.Option(metavar="G:A:V", show_default=False, help="Spark: a package from Maven; repeats")
+    ] = field(default_factory=list)
+    conf: Annotated[list[str], typer.Option(metavar="NAME=VALUE", show_default=False, help="Spark: a setting; repeats")] = field(
+        default_factory=list
+    )
+    shared_filesystem: Annotated[
+        bool, typer.Option("--shared-filesystem", help="Spark: every executor sees plain paths as this machine does")
+    ] = False
     force: Annotated[
         list[str],
         typer.Option(metavar="GATE", show_default=False, help="Do it although this gate refuses; repeats"),
@@ -56,9 +72,16 @@ def plan(ctx: typer.Context, config: Config, flags: _Flags, format_: TextOrJson 
         msg = "--dry-run writes nothing, so there is nothing to --commit"
         raise UsageError(msg)
     say = session.terminal.say
-    made = _made(
-        session, config, How(frozenset(flags.force), dry_run=flags.dry_run, prune=flags.prune, commit=flags.commit, say=say)
+    how = How(
+        frozenset(flags.force),
+        dry_run=flags.dry_run,
+        prune=flags.prune,
+        commit=flags.commit,
+        engine=flags.engine,
+        spark=_spark(flags),
+        say=say,
     )
+    made = _made(session, config, how)
     if format_ == "json":
         session.terminal.json(made.report | {"commit": made.commit or None})
     else:
@@ -105,6 +128,22 @@ def explain(
         session.terminal.json(said)
     else:
         session.terminal.lines(lines)
+
+
+def _spark(flags: _Flags) -> SparkOptions:
+    from reconciler.partitions.spark.session import SparkOptions  # noqa: PLC0415 - only with the extra
+
+    conf = {}
+    for setting in flags.conf:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            msg = f"--conf {setting}: NAME=VALUE is expected"
+            raise UsageError(msg)
+        conf[name] = value
+    if flags.master and flags.remote:
+        msg = "--master starts a driver here, --remote talks to one elsewhere: give one of them"
+        raise UsageError(msg)
+    return SparkOptions(flags.master, flags.remote, tuple(flags.packages), conf, flags.shared_filesystem)
 
 
 def _made(session: Session, config: str, how: How) -> Made:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.pool import Pool
+from reconciler.model.subjects import SubjectIndex, is_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,30 @@ def _loaded(known: Generation | None, pool: Pool, number: int | None, now: int) 
 def moves(before: Pool, now: Pool) -> Moves:
     """Looks only at workers that differ; the rest of a large pool costs nothing."""
     ours, theirs = _differing(now, before), _differing(before, now)
-    changed = {subject: worker for worker, subjects in theirs.items() for subject in subjects}
-    moved = new = 0
+    gone = {subject: worker for worker, subjects in theirs.items() for subject in subjects}
+    come: dict[str, str] = {}
+    moved = 0
     for worker, subjects in ours.items():
         for subject in subjects:
-            had = changed.pop(subject, None)
-            moved += had is not None and had != worker
-            new += had is None
-    return Moves(moved, new, len(changed))
+            had = gone.pop(subject, None)
+            if had is None:
+                come[subject] = worker
+            else:
+                moved += had != worker
+    return _split_and_merged(Moves(moved, len(come), len(gone)), gone, come)
+
+
+def _split_and_merged(moves: Moves, gone: Mapping[str, str], come: Mapping[str, str]) -> Moves:
+    """What matches a subject that was there before is not new, and what is still matched is not retired."""
+    if not gone or all(map(is_literal, (*gone, *come))):
+        return moves
+    before = SubjectIndex[str]()
+    for subject, worker in gone.items():
+        before.add(subject, worker)
+    met = {subject: found for subject in come if (found := [*before.overlapping(subject)])}
+    moved = sum(any(had != come[subject] for _, had in found) for subject, found in met.items())
+    kept = {subject for found in met.values() for subject, _ in found}
+    return Moves(moves.moved + moved, moves.new - len(met), moves.retired - len(kept))
 
 
 def _differing(pool: Pool, other: Pool) -> dict[str, list[str]]:

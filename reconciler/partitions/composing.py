@@ -5,6 +5,7 @@ Invariant: what does not change is not written; when no manifest changes, nothin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reconciler.partitions import gates, report
 from reconciler.partitions.gathering import Gathered
@@ -53,7 +55,7 @@ def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: Plan,
     partitions, workers, index = gathered.partitions, gathered.workers, gathered.index
     rows = in_order(partitions, plan.place)
     assignment = assignment_table(partitions, workers, plan.place, rows)
-    tree = render(spec.pool, spec.domain, workers, assignment)
+    tree = render(spec.pool, spec.domain, workers, assignment, spec.layout)
     moved = Moved(elsewhere(plan.place, gathered.items.home, rows), gathered.source)
     moves = moves_table(partitions, workers, plan.place, plan.reason, moved)
     changed = (*gathered.edited, *_not_ours(output, [path for path in tree.files if path not in index.files]))
@@ -67,19 +69,20 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
     """What the gates look at."""
     items, workers, plan = gathered.items, gathered.workers, made.plan
     moved = (plan.place != items.home) & (items.home != NEW)
-    files = made.tree.files
-    largest = max(files, key=lambda path: (len(files[path]), path), default="")
+    tree = made.tree
+    requests = {path: -(-len(data) // gathered.consumers(tree.filters[path])) for path, data in tree.files.items()}
+    largest = max(requests, key=lambda path: (requests[path], path), default="")
     receiving = {name for name, active in zip(workers.names, workers.active, strict=True) if active}
     return gates.Measured(
         partitions=len(items),
-        partitions_before=len(gathered.previous),
+        partitions_before=gathered.previous.count(gathered.partitions.subject),
         weight=int(items.weight.sum()),
         moved=int(items.weight[moved].sum()),
         forced=plan.bounds.forced,
         active=len(receiving),
         workers_before=len(gathered.previous.workers),
         workers_removed=len(gathered.previous.workers - receiving),
-        largest_manifest=(largest, len(files.get(largest, b""))),
+        largest_manifest=(largest, requests.get(largest, 0)),
         edited=made.changed,
     )
 
@@ -87,7 +90,11 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
 def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts: tuple[gates.Verdict, ...]) -> dict[str, Any]:
     """The report, but for the seconds."""
     files = {"written": len(made.written), "unchanged": len(made.tree.files) - len(made.written), "pruned": len(made.gone)}
-    part = report.pool_part(gathered.items, gathered.workers, made.plan) | {"files": files}
+    family = made.assignment.column("family")
+    families = {"count": pc.count_distinct(family).as_py(), "partitions": len(family) - family.null_count}
+    consumers = sum(map(gathered.consumers, made.tree.filters.values()))
+    part = report.pool_part(gathered.items, gathered.workers, made.plan)
+    part |= {"families": families, "consumers": consumers, "files": files}
     more = {
         "plan": f"sha256:{files_digest(made.tree.hashes)}",
         "changed": made.differs,
@@ -132,6 +139,7 @@ def _is_ours(path: Path) -> bool:
 def _prunable(output: Path, gathered: Gathered, tree: Tree, pool: str) -> list[str]:
     """Files of workers that are gone: listed before, or left over from earlier runs."""
     of_pool = f'  pool: "{pool}"\n'.encode()
-    left = [path for path in output.glob("w-*.yaml") if _is_ours(path) and of_pool in path.read_bytes()]
-    candidates = {*gathered.index.files, *(path.name for path in left)}
+    there = itertools.chain.from_iterable(output.glob(f"{directory}w-*.yaml") for directory in ("", "[0-9a-f][0-9a-f]/"))
+    left = [path for path in there if _is_ours(path) and of_pool in path.read_bytes()]
+    candidates = {*gathered.index.files, *(path.relative_to(output).as_posix() for path in left)}
     return sorted(path for path in candidates - set(tree.files) if (output / path).is_file())

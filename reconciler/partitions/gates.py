@@ -106,7 +106,9 @@ def _messages(measured: Measured, gates: Gates) -> Mapping[str, str]:
         found["zeroPartitions"] = "the table of partitions has no rows: every worker would be parked"
     worker, size = measured.largest_manifest
     if size > gates.max_manifest_bytes:
-        found["maxManifestBytes"] = f"{worker} has {size} bytes, at most {gates.max_manifest_bytes} may be sent at once"
+        found["maxManifestBytes"] = (
+            f"{worker} has {size} bytes for one consumer, at most {gates.max_manifest_bytes} may be sent at once"
+        )
     if measured.edited:
         others = f" and {len(measured.edited) - 5} more" if len(measured.edited) > 5 else ""  # noqa: PLR2004 - five are shown
         named = ", ".join(measured.edited[:5])

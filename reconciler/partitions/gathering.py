@@ -41,6 +41,12 @@ class Gathered:
     """The name of each partition's worker before; null for what is new."""
     index: Index
     edited: tuple[str, ...]
+    shard: int | None = None
+    """The most subjects of one consumer, where a worker may have several."""
+
+    def consumers(self, filters: int) -> int:
+        """How many consumers a worker has for so many filters."""
+        return 1 if self.shard is None else max(1, -(-filters // self.shard))
 
 
 def output_of(plan: PlanFile) -> Path:
@@ -54,22 +60,40 @@ def output_of(plan: PlanFile) -> Path:
 def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     """Reads it all; `lap` is told when a part is done."""
     spec, output = plan.spec, output_of(plan)
-    for name, table in (("partitions", spec.partitions), ("workers", spec.workers)):
+    for name, table in tables_of(spec):
         _local_only(name, table)
     neighbours = look_around(plan)
     found = read_workers(open_table(plan, "workers", spec.workers), spec)
     partitions = read_partitions(open_table(plan, "partitions", spec.partitions), spec, found)
-    neighbours.refuse_collisions(partitions.subject)
+    neighbours.refuse_collisions(partitions.filter)
     lap("read", f"read {len(partitions):,} partitions and {len(found.workers)} workers")
     index = read_index(output, spec.pool)
     changed = edited(output, index)
     previous = _previous(plan, output, index, changed)
-    lap("previous", f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})")
+    lap("previous", before(previous))
     workers = with_fresh(found, previous.workers, previous.filling)
     home, source = _homes(partitions, workers, previous)
-    ones = np.ones(len(partitions), dtype=np.int64)
-    items = Items(Keys(partitions.subject), partitions.weight, ones, home, partitions.pin, partitions.zone)
-    return Gathered(partitions, workers, items, _rules(spec, partitions), previous, source, index, tuple(changed))
+    items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
+    rules = rules_for(spec, int(partitions.weight.sum()))
+    return Gathered(partitions, workers, items, rules, previous, source, index, tuple(changed), neighbours.shard)
+
+
+def before(previous: Previous) -> str:
+    """What there was, in words."""
+    if not previous.workers:
+        return "there is no plan before this one"
+    return f"read the plan before: {len(previous):,} partitions on {len(previous.workers)} workers ({previous.source})"
+
+
+def tables_of(spec: PartitionPlanSpec) -> list[tuple[str, Table]]:
+    """Every table that the plan names."""
+    found: list[tuple[str, Table]] = [("partitions", spec.partitions), ("workers", spec.workers)]
+    return found if isinstance(spec.previous, str) else [*found, ("previous", spec.previous)]
+
+
+def only_for_spark(spec: PartitionPlanSpec) -> bool:
+    """Whether some table is of a kind that this process does not read."""
+    return any(table.format not in LOCAL_FORMATS or "://" in (table.path or "") for _, table in tables_of(spec))
 
 
 def _local_only(name: str, table: Table) -> None:
@@ -81,9 +105,9 @@ def _local_only(name: str, table: Table) -> None:
         raise UsageError(msg)
 
 
-def _rules(spec: PartitionPlanSpec, partitions: Partitions) -> Rules:
+def rules_for(spec: PartitionPlanSpec, weight: int) -> Rules:
+    """What the plan has to keep to, for partitions of so much weight."""
     balance = spec.balance
-    weight = int(partitions.weight.sum())
     budget = None if balance.max_moved is None else weight * ppm(balance.max_moved) // 1_000_000
     return Rules(ppm(balance.trigger), ppm(balance.target), balance.fill_new == "average", budget, spec.zones)
 
@@ -104,7 +128,7 @@ def _homes(partitions: Partitions, workers: Workers, previous: Previous) -> tupl
     """The rank of each partition's worker before, and its name."""
     if not len(previous):
         return np.full(len(partitions), NEW, dtype=np.int32), pa.nulls(len(partitions), pa.string())
-    source = previous.worker.take(pc.index_in(partitions.subject, value_set=previous.subject))
+    source = previous.worker_of(partitions.subject)
     ranks = pc.index_in(source, value_set=pa.array(workers.names, pa.string()))
     home: Ranks = pc.fill_null(ranks, ABSENT).to_numpy(zero_copy_only=False).astype(np.int32)
     home[source.is_null().to_numpy(zero_copy_only=False)] = NEW

@@ -15,7 +15,9 @@ from reconciler.manifests.document import Document
 from reconciler.manifests.envelope import open_envelope
 from reconciler.manifests.findings import Finding, from_validation, to_problems
 from reconciler.manifests.source import collect
+from reconciler.manifests.suggest import quoted
 from reconciler.manifests.texts import cut, parse_text
+from reconciler.partitions.families import problems
 from reconciler.partitions.spec import PartitionPlanSpec
 
 PLAN_KIND = "PartitionPlan"
@@ -83,6 +85,11 @@ def _faults(spec: PartitionPlanSpec) -> list[Finding]:
         found.append(
             Finding(("spec", "partitions", "template"), "bad-value", "give either a template or the column of the subject")
         )
+    for place, wrong in problems(spec.families):
+        found.append(Finding(("spec", "families", place), "bad-family", f"{quoted(spec.families[place])} {wrong}"))
+    if spec.families and not spec.manifests:
+        message = "families need manifests, where the other pools of the stream are: nobody else may read what a wildcard takes"
+        found.append(Finding(("spec", "families"), "unproven-family", message))
     output = Path(spec.output)
     if output == Path() or output == Path("/") or output.name in ("", ".", "..") or output.name.startswith((".", "_")):
         message = "a directory of its own is needed, whose name does not begin with . or _ (manifests there would be skipped)"

@@ -14,24 +14,33 @@ from reconciler.errors import InvalidInput, Problem, Refused
 from reconciler.manifests.loader import Loader
 from reconciler.manifests.suggest import quoted, suggest
 from reconciler.model.identity import Key
-from reconciler.model.subjects import is_literal, overlap
+from reconciler.model.subjects import SubjectIndex, is_literal, overlap
 from reconciler.partitions.plan_file import PlanFile
+from reconciler.partitions.reading.subjects import wild
 
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The subjects of the other pools of the stream, and whose they are."""
+    """What the manifests say: the subjects of the other pools of the stream, and whose they are."""
 
     subjects: tuple[tuple[str, str], ...] = ()
+    shard: int | None = None
+    """The most subjects of one consumer, where the pool gives several to a worker that has more (`shardOverCap`)."""
 
-    def refuse_collisions(self, subject: pa.Array) -> None:
-        """Raises Refused when a subject of the plan meets one of theirs."""
+    def refuse_collisions(self, filters: pa.Array) -> None:
+        """Raises Refused when a filter of the plan meets one of theirs."""
         literal = [name for name, _ in self.subjects if is_literal(name)]
-        found = set(subject.filter(pc.is_in(subject, value_set=pa.array(literal, pa.string()))).to_pylist())
+        found = set(filters.filter(pc.is_in(filters, value_set=pa.array(literal, pa.string()))).to_pylist())
         for wide in {name for name, _ in self.subjects} - set(literal):
-            found |= {name for name in subject.filter(_may_meet(subject, wide)).to_pylist() if overlap(wide, name)}
+            found |= {name for name in filters.filter(_may_meet(filters, wide)).to_pylist() if overlap(wide, name)}
+        families = pc.unique(filters.filter(wild(filters))).to_pylist()
+        if families:
+            theirs = SubjectIndex[str]()
+            for name, pool in self.subjects:
+                theirs.add(name, pool)
+            found |= {mine for mine in families if next(theirs.overlapping(mine), None) is not None}
         if found:
             shown = sorted(found)[:_SHOWN]
             whose = sorted({pool for name, pool in self.subjects if any(overlap(name, mine) for mine in shown)})
@@ -63,7 +72,10 @@ def look_around(plan: PlanFile) -> Neighbours:
         message = f"the pool reads {quoted(own.spec.stream)} ({own.location})"
         problems.append(plan.problem("another-stream", message, "spec", "stream"))
     if spec.max_subjects > own.spec.limits.max_subjects and not own.spec.shard_over_cap:
-        message = f"the pool allows {own.spec.limits.max_subjects} ({own.location}, limits.maxSubjects)"
+        message = (
+            f"the pool allows {own.spec.limits.max_subjects} ({own.location}, limits.maxSubjects); "
+            "with shardOverCap: true there, a worker that has more gets several consumers"
+        )
         problems.append(plan.problem("over-the-cap", message, "spec", "maxSubjects"))
     if problems:
         raise InvalidInput(tuple(problems))
@@ -72,4 +84,5 @@ def look_around(plan: PlanFile) -> Neighbours:
         for pool in pools.values()
         if pool.key != own.key and pool.stream == own.stream and "allowed" not in (pool.spec.overlap, own.spec.overlap)
     ]
-    return Neighbours(tuple((subject, str(pool.key)) for pool in others for subject in pool.subjects))
+    subjects = tuple((subject, str(pool.key)) for pool in others for subject in pool.subjects)
+    return Neighbours(subjects, own.spec.limits.max_subjects if own.spec.shard_over_cap else None)

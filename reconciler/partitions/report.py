@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.model.identity import API_VERSION
 from reconciler.partitions.planning.columns import sums
-from reconciler.partitions.planning.model import Items, Reason, Workers
+from reconciler.partitions.planning.model import Ints, Items, Reason, Workers
 from reconciler.partitions.planning.planner import Plan
 from reconciler.partitions.spec import MILLION
 
@@ -22,28 +22,29 @@ VERSION = 1
 _GIANTS_SHOWN = 100
 
 
-def pool_part(partitions: Items, workers: Workers, plan: Plan) -> dict[str, Any]:
-    """The numbers of one pool."""
+def pool_part(partitions: Items, workers: Workers, plan: Plan, counts: Ints | None = None) -> dict[str, Any]:
+    """The numbers of one pool; `counts` are the partitions of each row, where a row stands for several."""
+    counts = np.ones(len(partitions), dtype=np.int64) if counts is None else counts
     filters = sums(partitions.filters, plan.place, len(workers)).tolist()
     moved_rows = (plan.place != partitions.home) & (plan.reason != Reason.NEW)
     moved = int(partitions.weight[moved_rows].sum())
     weight = int(partitions.weight.sum())
     active = sum(workers.active)
     return {
-        "partitions": len(partitions),
+        "partitions": int(counts.sum()),
         "workers": {"active": active, "draining": len(workers) - active, "new": sum(workers.fresh)},
         "weight": in_units(weight),
         "load": _load(partitions, workers, plan) | {"giants": _giants(partitions, workers, plan)},
         "subjects": {"max": max(filters, default=0), "cap": max(workers.slots, default=0)},
         "moved": {
-            "count": int(np.count_nonzero(moved_rows)),
+            "count": int(counts[moved_rows].sum()),
             "weight": in_units(moved),
             "fraction": _ratio(Fraction(moved, weight)) if weight else 0,
             "lowerBound": in_units(plan.bounds.moved),
             "ratio": _ratio(Fraction(moved, plan.bounds.moved)) if plan.bounds.moved else (1 if not moved else None),
             "forced": in_units(plan.bounds.forced),
-            "new": int(np.count_nonzero(plan.reason == Reason.NEW)),
-            "reasons": _reasons(plan),
+            "new": int(counts[plan.reason == Reason.NEW].sum()),
+            "reasons": _reasons(counts, plan),
         },
         "heldBy": list(plan.held_by),
     }
@@ -78,6 +79,19 @@ def document(pool: str, part: Mapping[str, Any], more: Mapping[str, Any]) -> dic
     return {"apiVersion": API_VERSION, "kind": "PartitionReport", "version": VERSION, "pools": {pool: part}, **more}
 
 
+def commit_message(document: Mapping[str, Any]) -> str:
+    """The title and the body of the commit that has this plan."""
+    (pool, part), *_ = document["pools"].items()
+    moved, load = part["moved"], part["load"]
+    new = f", {moved['new']} new" if moved["new"] else ""
+    return (
+        f"Plan {pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight){new}\n\n"
+        f"{part['partitions']} partitions on {part['workers']['active']} workers, "
+        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, "
+        f"generation {document['generation']}\n\nPlan-Id: {document['plan']}\n"
+    )
+
+
 def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, Any]]:
     rows = plan.giants.astype(np.int64)
     named = sorted(zip((key.decode() for key in partitions.keys.texts(rows)), rows.tolist(), strict=True))
@@ -87,9 +101,9 @@ def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, A
     ]
 
 
-def _reasons(plan: Plan) -> dict[str, int]:
-    counts = np.bincount(plan.reason, minlength=len(Reason)).tolist()
-    return {reason.name.lower(): counts[reason] for reason in Reason if reason is not Reason.STAYS and counts[reason]}
+def _reasons(counts: Ints, plan: Plan) -> dict[str, int]:
+    found = sums(counts, plan.reason.astype(np.int32), len(Reason)).tolist()
+    return {reason.name.lower(): found[reason] for reason in Reason if reason is not Reason.STAYS and found[reason]}
 
 
 def in_units(micro: int) -> float | int:
@@ -104,14 +118,17 @@ def _ratio(value: Fraction) -> float:
 def lines(report: Mapping[str, Any]) -> list[str]:
     """The report in a few lines."""
     (pool, part), *_ = report["pools"].items()
-    load, moved, subjects, files = part["load"], part["moved"], part["subjects"], part["files"]
+    load, moved, subjects, families, files = (part[name] for name in ("load", "moved", "subjects", "families", "files"))
     ratio = f", {moved['ratio']:.3f} of the least possible" if moved["count"] and moved["ratio"] else ""
+    several = part["consumers"] > part["workers"]["active"] + part["workers"]["draining"]
     found = [
         f"{pool}: {part['partitions']:,} partitions on {part['workers']['active']} workers"
         + (f" ({part['workers']['draining']} draining)" if part["workers"]["draining"] else ""),
         f"  load      {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share"
         + (f", {len(load['giants'])} giants apart" if load["giants"] else ""),
         f"  subjects  at most {subjects['max']} of {subjects['cap']} on one worker",
+        *([f"  consumers {part['consumers']}: a worker with too many subjects for one has several"] if several else []),
+        *([f"  families  {families['count']:,}, with {families['partitions']:,} partitions"] if families["count"] else []),
         f"  moved     {moved['count']:,} partitions, {moved['fraction']:.2%} of the weight{ratio}; {moved['new']:,} new",
         f"  files     {files['written']} written, {files['unchanged']} unchanged, {files['pruned']} pruned",
     ]

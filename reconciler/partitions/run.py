@@ -5,20 +5,23 @@ Invariant: nothing below the output changes unless every check and every gate be
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from reconciler.errors import Refused
-from reconciler.partitions import gates
+from reconciler.partitions import gates, report
 from reconciler.partitions.composing import Draft, all_files, describe, draft, measured
-from reconciler.partitions.gathering import Gathered, gather, output_of
+from reconciler.partitions.gathering import Gathered, gather, only_for_spark, output_of
 from reconciler.partitions.output.commit import ATTRIBUTES, ATTRIBUTES_TEXT, Checkout, commit, preflight
 from reconciler.partitions.output.tree import claimed, replace_tree
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.planner import CapExceeded, plan_locally
+from reconciler.partitions.planning.planner import CapExceeded, Plan, plan_locally
+from reconciler.partitions.reading.inputs import TooMany
+from reconciler.partitions.spark.session import SparkOptions, need_pyspark
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class How:
     dry_run: bool = False
     prune: bool = False
     commit: bool = False
+    engine: Literal["auto", "local", "spark"] = "auto"
+    spark: SparkOptions = field(default_factory=SparkOptions)
     say: Callable[[str], None] = lambda _line: None
     """Told what is going on."""
 
@@ -43,6 +48,7 @@ class Made:
     report: dict[str, Any]
     output: Path
     commit: str = ""
+    """The newest that was made."""
 
 
 class _Clock:
@@ -67,47 +73,63 @@ def make(plan: PlanFile, how: How) -> Made:
     if how.dry_run:
         return _planned(plan, output, how)
     with claimed(output):
-        checkout = preflight(output) if how.commit else None
+        checkout = preflight(output, plan.spec.pool) if how.commit else None
+        earlier = ""
+        if checkout is not None and checkout.waiting is not None:
+            how.say(f"a plan that was written to {plan.spec.output} before waits for its commit")
+            earlier = _committed(checkout, checkout.waiting.report, checkout.waiting.hashes, how)
         made = _planned(plan, output, how)
         if not made.draft.differs:
-            return made
+            return replace(made, commit=earlier)
         files = dict(made.files)
-        if checkout is not None and not (output / ATTRIBUTES).exists():
+        if not (output / ATTRIBUTES).exists():
             files[ATTRIBUTES] = ATTRIBUTES_TEXT
         how.say(f"writing {len(files)} files to {plan.spec.output}")
         replace_tree(output, files, made.draft.gone)
         if checkout is None:
             return made
-        return _committed(plan, made, checkout, how)
+        return replace(made, commit=_committed(checkout, made.report, made.draft.tree.hashes, how))
 
 
 def _planned(plan: PlanFile, output: Path, how: How) -> Made:
     clock = _Clock(how.say)
-    gathered = gather(plan, clock.lap)
     try:
-        found = plan_locally(gathered.items, gathered.workers, gathered.rules, gathered.partitions.unit)
+        gathered, found = _plan(plan, how, clock)
     except CapExceeded as error:
         raise Refused((f"maxSubjects: {error}",)) from error
-    clock.lap("plan", "planned")
     drafted = draft(output, plan.spec, gathered, found, prune=how.prune)
     verdicts = gates.judge(measured(gathered, drafted), plan.spec.gates, how.force)
     if not how.dry_run:
         gates.refuse(verdicts)
     document = describe(plan.spec, gathered, drafted, verdicts)
-    clock.lap("render", f"{len(drafted.moves):,} moves, {len(drafted.written)} of {len(drafted.tree.files)} files differ")
+    moved, files = (document["pools"][plan.spec.pool][name] for name in ("moved", "files"))
+    differ = f"{files['written']:,} of {len(drafted.tree.files):,} files differ"
+    clock.lap("render", f"{moved['count']:,} partitions move, {moved['new']:,} are new; {differ}")
     document["seconds"] = clock.laps
     return Made(gathered, drafted, all_files(plan.spec, drafted, document), document, output)
 
 
-def _committed(plan: PlanFile, made: Made, checkout: Checkout, how: How) -> Made:
-    part = made.report["pools"][plan.spec.pool]
-    moved, load = part["moved"], part["load"]
-    title = f"Plan {plan.spec.pool}: {moved['count']} partitions moved ({moved['fraction']:.2%} of the weight)"
-    body = (
-        f"{part['partitions']} partitions on {part['workers']['active']} workers, "
-        f"load {load['minOverLevel']:.3f} to {load['maxOverLevel']:.3f} of the share, {moved['new']} new, "
-        f"generation {made.report['generation']}\n\nPlan-Id: {made.report['plan']}"
-    )
-    identity = commit(checkout, f"{title}\n\n{body}\n", made.draft.tree.hashes)
-    how.say(f"committed {identity[:12]}: {title}")
-    return Made(made.gathered, made.draft, made.files, made.report, made.output, identity)
+def _committed(checkout: Checkout, document: Mapping[str, Any], hashes: Mapping[str, str], how: How) -> str:
+    message = report.commit_message(document)
+    identity = commit(checkout, message, hashes)
+    how.say(f"committed {identity[:12]}: {message.partition(chr(10))[0]}")
+    return identity
+
+
+def _plan(plan: PlanFile, how: How, clock: _Clock) -> tuple[Gathered, Plan]:
+    """In this process, where its tables can be read and are small enough; else by Spark. It is the same plan."""
+    if how.engine != "spark" and (how.engine == "local" or not only_for_spark(plan.spec)):
+        try:
+            gathered = gather(plan, clock.lap)
+        except TooMany as error:
+            if how.engine == "local" or importlib.util.find_spec("pyspark") is None:
+                raise
+            how.say(f"{error.rows:,} partitions: planning with Spark")
+        else:
+            found = plan_locally(gathered.items, gathered.workers, gathered.rules, gathered.partitions.unit)
+            clock.lap("plan", "planned")
+            return gathered, found
+    need_pyspark()
+    from reconciler.partitions.spark.running import planned_by_spark  # noqa: PLC0415 - only where Spark plans
+
+    return planned_by_spark(plan, how.spark, clock.lap)

@@ -174,10 +174,14 @@ class PartitionPlanSpec(Spec):
     workers: WorkerTable
     previous: Literal["auto", "none"] | PreviousTable = "auto"
     output: Text
+    families: list[Text] = []
+    """Subjects that are read through one filter: `dc.{tool}.>` is such a filter for every tool."""
     balance: Balance = Balance()
     zones: Literal["hard", "soft", "ignore"] = "hard"
     """Where tables have a zone: a rule, a preference, or nothing."""
     max_subjects: Annotated[int, Field(ge=1)] = 500
+    layout: Literal["flat", "hashed"] = "flat"
+    """`hashed`: the files of the workers are in 256 directories, by the hash of their names."""
     gates: Gates = Gates()
     manifests: list[Text] = []
     """Where the WorkerPool, its stream and the other pools of the stream are declared."""

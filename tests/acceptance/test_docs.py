@@ -79,7 +79,7 @@ def test_shell_examples_are_run() -> None:
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
-    subprocess.run([sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"], check=True, timeout=SECONDS)
+    subprocess.run([sys.executable, "-m", "tools.generate_docs", "--check"], cwd=ROOT, check=True, timeout=SECONDS)
 
 
 def test_every_reason_code_is_explained() -> None:

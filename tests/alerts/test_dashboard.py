@@ -134,7 +134,7 @@ def series() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize(("title", "query"), targets())
+@pytest.mark.parametrize(("title", "query"), tuple(targets()))
 def test_every_metric_and_label_of_a_query_exists(title: str, query: str) -> None:
     known = series()
     assert metrics_in(query) <= known.keys(), title

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from reconciler.model.desired import Desired
 from reconciler.model.generation import Generation, Moves, following
 from reconciler.model.identity import Key, Location
@@ -70,3 +72,19 @@ def test_what_was_never_all_there_has_nothing() -> None:
 
 def test_a_pool_that_is_gone_is_forgotten() -> None:
     assert following(following({}, desired(1, pool(a=["x"])), 1), Desired({}), 2) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "moves"),
+    [
+        ({"a": ["d.x.1", "d.x.2"], "b": []}, {"a": ["d.x.>"], "b": []}, Moves()),
+        ({"a": ["d.x.1", "d.x.2"], "b": []}, {"a": [], "b": ["d.x.>"]}, Moves(moved=1)),
+        ({"a": ["d.x.1", "d.y.1"], "b": ["d.x.2"]}, {"a": ["d.x.>"], "b": ["d.z.>"]}, Moves(moved=1, new=1, retired=1)),
+        ({"a": ["d.x.>"], "b": []}, {"a": ["d.x.1"], "b": ["d.x.2"]}, Moves(moved=1)),
+        ({"a": ["d.x.>"], "b": ["d.y.>"]}, {"a": ["d.y.>"], "b": []}, Moves(moved=1, retired=1)),
+    ],
+)
+def test_what_a_filter_with_wildcards_takes_over_is_neither_new_nor_retired(
+    before: dict[str, list[str]], now: dict[str, list[str]], moves: Moves
+) -> None:
+    assert after(desired(1, pool(**before)), desired(2, pool(**now))).moves == moves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_a_commit_has_the_manifests_and_nothing_else(checkout: Desk) -> None:
     assert git(checkout, "diff", "--cached", "--name-only") == "mine.txt"
     message = git(checkout, "log", "-1", "--format=%B")
     assert message.startswith(
-        "Plan processor: 0 partitions moved (0.00% of the weight)\n\n100 partitions on 4 workers, load 1.000 to 1.000"
+        "Plan processor: 0 partitions moved (0.00% of the weight), 100 new\n\n100 partitions on 4 workers, load 1.000 to 1.000"
     )
     assert f"Plan-Id: {report['plan']}" in message
     assert git(checkout, "status", "--porcelain", "--", "manifests") == ""
@@ -136,3 +137,97 @@ def test_a_hook_that_rewrites_is_noticed(checkout: Desk) -> None:
 
 def test_a_dry_run_cannot_be_committed(checkout: Desk) -> None:
     assert "--dry-run writes nothing" in checkout("--commit", "--dry-run", code=64).err
+
+
+def windows(checkout: Desk, *, attributes: bool) -> Desk:
+    """A clone whose git writes CRLF wherever nobody forbids it."""
+    checkout("--commit")
+    if not attributes:
+        git(checkout, "rm", "-q", "manifests/processor/.gitattributes")
+        git(checkout, "commit", "-qm", "without attributes")
+    clone = checkout.root / "clone"
+    subprocess.run(["git", "clone", "-q", "-c", "core.autocrlf=true", str(checkout.root), str(clone)], check=True)
+    found = Desk(clone, checkout.capsys)
+    git(found, "config", "user.name", "Somebody")
+    git(found, "config", "user.email", "somebody@example.org")
+    for table in ("partitions.csv", "workers.csv"):
+        (clone / table).write_bytes((checkout.root / table).read_bytes())
+    return found
+
+
+def test_a_checkout_with_other_line_endings_leaves_the_manifests_alone(checkout: Desk) -> None:
+    clone = windows(checkout, attributes=True)
+    assert b"\r\n" in (clone.root / "plan.yaml").read_bytes()
+    assert clone.report("--commit")["changed"] is False
+
+
+def test_manifests_that_a_checkout_has_rewritten_are_refused_until_they_are_written_anew(checkout: Desk) -> None:
+    clone = windows(checkout, attributes=False)
+    assert b"\r\n" in (clone.output / "w-w-a.yaml").read_bytes()
+    assert git(clone, "status", "--porcelain", "--", "manifests") == ""  # git sees nothing of it
+    assert "edited: changed since they were written: w-w-a.yaml, w-w-b.yaml" in clone("--commit", code=3).err
+    clone("--commit", "--force", "edited")
+    assert clone.manifests() == checkout.manifests() | {".gitattributes": b"* -text\n"}
+    assert git(clone, "show", "--name-only", "--format=", "HEAD") == "manifests/processor/.gitattributes"
+    assert clone.report("--commit")["changed"] is False
+
+
+def test_a_link_is_not_committed(checkout: Desk) -> None:
+    (checkout.root / "elsewhere").mkdir()
+    checkout.output.parent.mkdir()
+    checkout.output.symlink_to(checkout.root / "elsewhere")
+    assert "is a symbolic link: git would have the link" in checkout("--commit", code=3).err
+    assert list((checkout.root / "elsewhere").iterdir()) == []
+
+
+def test_what_somebody_planned_without_a_commit_gets_one(checkout: Desk) -> None:
+    checkout()
+    report = checkout.report("--commit")
+    assert (report["changed"], report["commit"]) == (False, git(checkout, "rev-parse", "HEAD"))
+    assert git(checkout, "log", "-1", "--format=%s") == "Plan processor: 0 partitions moved (0.00% of the weight), 100 new"
+
+
+def by_hand(desk: Desk) -> None:
+    (desk.output / "w-w-a.yaml").write_text("mine\n")
+
+
+def deleted(desk: Desk) -> None:
+    (desk.output / "w-w-a.yaml").unlink()
+
+
+def beside(desk: Desk) -> None:
+    (desk.output / "note.txt").write_text("mine\n")
+
+
+def reindexed(desk: Desk) -> None:
+    path = desk.output / "w-w-a.yaml"
+    old = path.read_bytes()
+    path.write_bytes(old.replace(b"dc.tool0.", b"dc.mine."))
+    index = desk.output / "_index.yaml"
+    old_hash, new_hash = (hashlib.sha256(data).hexdigest() for data in (old, path.read_bytes()))
+    index.write_text(index.read_text().replace(old_hash, new_hash))
+
+
+def broken(desk: Desk) -> None:
+    (desk.output / "_index.yaml").write_text("kind: [")
+
+
+@pytest.mark.parametrize("change", [by_hand, deleted, beside, reindexed, broken])
+def test_what_a_planner_did_not_write_is_not_committed_for_it(checkout: Desk, change: Callable[[Desk], None]) -> None:
+    checkout("--commit")
+    checkout.partitions(101)
+    checkout()
+    change(checkout)
+    head, files = git(checkout, "rev-parse", "HEAD"), checkout.files()
+    assert "has changes that are not committed" in checkout("--commit", code=3).err
+    assert (git(checkout, "rev-parse", "HEAD"), checkout.files()) == (head, files)
+
+
+def test_files_that_were_pruned_are_part_of_what_waits(checkout: Desk) -> None:
+    checkout.plan("gates: {maxMovedFraction: 1}")
+    checkout("--commit")
+    checkout.workers("w-a", "w-b", "w-c")
+    checkout("--prune")
+    assert checkout.report("--commit")["commit"]
+    assert "w-w-d.yaml" in git(checkout, "show", "--stat", "HEAD")
+    assert git(checkout, "status", "--porcelain", "--", "manifests") == ""

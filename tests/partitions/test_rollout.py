@@ -3,66 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import itertools
 import random
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+import pytest
+
+from tests.support.choice import examples
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, daemon
+from tests.support.partitions.killing import Killed, Planners, run_as_users_do
 from tests.support.partitions.rollout import WORKERS, Rows, Site, synced
 from tests.support.server.process import Server
 from tests.support.values.contract import STATUS, conforms
 
-KILLS = 20
-
-# Plans again and again, each time in a process of its own that is made in no time, and that kills itself at a call of the tree.
-JOB = """
-import os, sys
-from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
-import reconciler.cli.partitions, reconciler.partitions.run
-from reconciler.partitions.output import tree
-
-def job(at):
-    calls = 0
-    def counting(real):
-        def call(*args, **kwargs):
-            nonlocal calls
-            calls += 1
-            if calls == at:
-                os.kill(os.getpid(), 9)
-            return real(*args, **kwargs)
-        return call
-    real = tree.replace_tree
-    exchange = tree._LIBC.renameat2
-    class Exchanging:
-        def renameat2(self, *args):
-            counting(int)()
-            done = exchange(*args)
-            counting(int)()
-            return done
-    def replacing(*args):
-        names = ("link", "mkdir", "open", "fsync", "rename", "symlink", "unlink", "rmdir", "close", "scandir", "stat", "lstat")
-        for name in names:
-            setattr(os, name, counting(getattr(os, name)))
-        tree._LIBC = Exchanging()
-        real(*args)
-    sys.modules["reconciler.partitions.run"].replace_tree = replacing
-    forced = [word for gate in ("maxMovedFraction", "maxWorkersRemovedFraction") for word in ("--force", gate)]
-    code = run(["partitions", "plan", "-c", sys.argv[1], *forced], Terminal({}))
-    print("calls", calls, "code", int(code), file=sys.stderr, flush=True)
-    os._exit(int(code))
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        job(int(line))
-    _, status = os.waitpid(child, 0)
-    print("ended", status, file=sys.stderr, flush=True)
-"""
+KILLS = 30
 
 
 def pool_of(document: dict[str, Any]) -> dict[str, Any]:
@@ -132,37 +88,51 @@ async def _refuses_what_does_not_fit(site: Site, running: Daemon, last: dict[str
     assert await running.metric("reconciler_pools_held_back") == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120 + 20 * KILLS)
 async def test_a_job_killed_while_it_writes_never_shows_a_mixture(tmp_path: Path, server: Server) -> None:
-    site = Site(tmp_path / "work")
+    site, home = Site(tmp_path / "work"), tmp_path / "home"
     site.tables(100)
-    home = tmp_path / "home"
-    home.mkdir()
+    site.publish(tmp_path / "origin.git")
     cli = Command(home, server.url)
+    with Planners(home) as planners:
+        planners.run(site.root)
+        site.tables(90, (*WORKERS, "more-0", "more-1"))
+        moments = planners.run(site.root) + 20  # what a killed run has left is taken away first
+    kills, wanted = 0, examples(KILLS)
+    true, seen = {site.written()}, set[Rows | None]()
     chance = random.Random(9)
-    with _Jobs(site.root / "plan.yaml", cli) as jobs:
-        await jobs.run(0)
-        site.tables(90, WORKERS[:3])
-        calls = await jobs.run(0)  # not the first one: that has nothing to exchange
-        true = {site.written()}
-        seen: set[Rows | None] = set()
-        async with daemon(cli, tmp_path / "log", "-f", site.root / "manifests") as running:
-            watching = asyncio.create_task(_watch(running, seen))
-            for number, at in enumerate(chance.sample(range(1, calls + 1), KILLS)):
-                site.tables(101 + number, (*WORKERS, *(f"more-{extra}" for extra in range(number % 3))))
-                assert await jobs.run(at) == -9, at
-                true.add(site.written())
-                await running.post("/-/reload")
-                await asyncio.sleep(chance.uniform(0, 0.3))
-            site.tables(150)
-            await jobs.run(0)
-            last = site.written()
-            await running.until(lambda status: shown(status) == last)
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            assert running.lines("pool.held_back") == []
+    async with daemon(cli, tmp_path / "log", "-f", site.root / "manifests") as running:
+        watching = asyncio.create_task(_watch(running, seen))
+        for number, at in enumerate(itertools.cycle(throughout(moments, wanted, chance))):
+            site.tables(101 + number, (*WORKERS, *(f"more-{extra}" for extra in range(number % 3))))
+            try:
+                await asyncio.to_thread(run_as_users_do, site.root, home, at)
+            except Killed:
+                kills += 1
+            true.add(site.written())
+            assert site.committed() in true
+            await running.post("/-/reload")
+            await asyncio.sleep(chance.uniform(0, 0.3))
+            if kills == wanted:
+                break
+        site.tables(150)
+        await asyncio.to_thread(run_as_users_do, site.root, home)
+        last = site.written()
+        assert site.committed() == last
+        await running.until(lambda status: shown(status) == last)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        assert running.lines("pool.held_back") == []
     assert len(true) > 2
     assert len(seen) > 2
     assert seen <= {*true, last}
+
+
+def throughout(moments: int, count: int, chance: random.Random) -> list[int]:
+    """So many moments, from the first ones to the last ones, in no order."""
+    found = [chance.randrange(part * moments // count, (part + 1) * moments // count) + 1 for part in range(count)]
+    return chance.sample(found, count)
 
 
 async def _watch(running: Daemon, seen: set[Rows | None]) -> None:
@@ -171,46 +141,3 @@ async def _watch(running: Daemon, seen: set[Rows | None]) -> None:
         assert not pool_of(document)["heldBack"]
         seen.add(shown(document))
         await asyncio.sleep(0.03)
-
-
-class _Jobs:
-    """Planners, one after the other."""
-
-    def __init__(self, plan: Path, cli: Command) -> None:
-        environ = cli.environ({"PYTHONWARNINGS": "ignore"})
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", JOB, str(plan)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environ,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process as process:
-            process.kill()
-
-    async def run(self, at: int) -> int:
-        """The number of calls of a job that came to its end; -9 when it was killed."""
-        return await asyncio.to_thread(self._run, at)
-
-    def _run(self, at: int) -> int:
-        assert self._process.stdin
-        assert self._process.stderr
-        self._process.stdin.write(f"{at}\n")
-        self._process.stdin.flush()
-        said, calls = [], 0
-        for line in self._process.stderr:
-            said.append(line)
-            word, *numbers = line.split() or [""]
-            if word == "calls":
-                calls = int(numbers[0])
-            if word == "ended":
-                status = os.waitstatus_to_exitcode(int(numbers[0]))
-                assert status in (0, -9), "".join(said)
-                return -9 if status else calls
-        raise AssertionError("".join(said))

@@ -1,7 +1,8 @@
 """`--commit`: one commit of what was written, in the checkout that the output lies in. Nothing is pushed.
 
 Before anything is written it is made sure that a commit can follow; hooks run as for anybody else; afterwards what was committed
-is read back and compared with the index.
+is read back and compared with the index. A tree that an earlier run has written whole, and then did not commit, is no obstacle:
+it gets its commit first.
 
 Invariant: only paths below the output are committed, and whatever else is staged stays staged.
 """
@@ -11,11 +12,14 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from reconciler.errors import ReconcilerError, Refused
+from reconciler.errors import InvalidInput, ReconcilerError, Refused
+from reconciler.partitions.output.index import edited, read_index
+from reconciler.partitions.output.previous import read_report
 from reconciler.partitions.output.text import INDEX_NAME
 
 ATTRIBUTES = ".gitattributes"
@@ -23,6 +27,16 @@ ATTRIBUTES_TEXT = b"* -text\n"
 """No line ending is ever rewritten: the index has the hash of every byte."""
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 _SECONDS = 600
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A plan that was written, but not committed."""
+
+    report: Mapping[str, Any]
+    hashes: Mapping[str, str]
+    """Of the files of its index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,7 @@ class Checkout:
     root: Path
     below: str
     """The output, relative to the root."""
+    waiting: Waiting | None = None
 
     def git(self, *arguments: str, data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         """Runs git there; its output is bytes, because names are."""
@@ -52,7 +67,7 @@ class Checkout:
         return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
 
 
-def preflight(output: Path) -> Checkout:
+def preflight(output: Path, pool: str) -> Checkout:
     """The checkout, fit for a commit; raises Refused with everything that is in the way."""
     parent = output
     while not parent.is_dir():
@@ -66,30 +81,54 @@ def preflight(output: Path) -> Checkout:
         raise Refused((f"--commit: {output} is in no git checkout",))
     below = os.path.relpath(os.path.realpath(output), os.path.realpath(root))
     checkout = Checkout(Path(root), below)
-    found = _in_the_way(checkout, output)
+    found = list(_in_the_way(checkout))
+    if output.is_symlink():
+        found.append(f"{output} is a symbolic link: git would have the link, not the files it leads to; commit those yourself")
+    changes = _changes(checkout)
+    if changes:
+        checkout = replace(checkout, waiting=_waiting(output, pool, changes))
+        if checkout.waiting is None:
+            named = ", ".join([*changes][:_SHOWN]) + (f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else "")
+            found.append(f"{below} has changes that are not committed ({named}): commit or undo them first")
     if found:
         raise Refused(tuple(f"--commit: {reason}" for reason in found))
     return checkout
 
 
-def _in_the_way(checkout: Checkout, output: Path) -> list[str]:
-    found = []
+def _in_the_way(checkout: Checkout) -> Iterator[str]:
     directory = Path(checkout.says("rev-parse", "--absolute-git-dir"))
-    if checkout.git("symbolic-ref", "-q", "HEAD").returncode:
-        found.append("HEAD is detached: switch to a branch")
+    branch = checkout.says("symbolic-ref", "-q", "HEAD")
+    if not branch:
+        yield "HEAD is detached: switch to a branch"
     if checkout.git("var", "GIT_AUTHOR_IDENT").returncode or checkout.git("var", "GIT_COMMITTER_IDENT").returncode:
-        found.append("git does not know who commits: set user.name and user.email")
-    if (directory / "index.lock").exists():
-        found.append(f"another git is at work ({directory / 'index.lock'} exists)")
-    found += [f"an operation is not finished ({name})" for name in _UNFINISHED if (directory / name).exists()]
-    ignored = checkout.git("check-ignore", "-q", "--no-index", f"{checkout.below}/{INDEX_NAME}").returncode == 0
-    if ignored:
-        found.append(f"git ignores {checkout.below}/{INDEX_NAME}: what is not committed cannot be rolled out")
-    status = checkout.says("status", "--porcelain", "--", checkout.below)
-    if status and output.exists():
-        first = status.splitlines()[0].strip()
-        found.append(f"{checkout.below} has changes that are not committed ({first}): commit or undo them first")
-    return found
+        yield "git does not know who commits: set user.name and user.email"
+    for name in ("index.lock", "HEAD.lock", *([f"{branch}.lock"] if branch else ())):
+        lock = checkout.root / checkout.says("rev-parse", "--git-path", name)
+        if lock.exists():
+            yield f"another git is at work, or was killed at it: wait for it, or delete {lock}"
+    yield from (f"an operation is not finished ({name})" for name in _UNFINISHED if (directory / name).exists())
+    if checkout.git("check-ignore", "-q", "--no-index", f"{checkout.below}/{INDEX_NAME}").returncode == 0:
+        yield f"git ignores {checkout.below}/{INDEX_NAME}: what is not committed cannot be rolled out"
+
+
+def _changes(checkout: Checkout) -> dict[str, str]:
+    """What below the output is not as the last commit has it: the letters of `git status`, by path below the output."""
+    status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", checkout.below)
+    lines = checkout.git(*status).stdout.decode(errors="surrogateescape").split("\0")
+    return {os.path.relpath(line[3:], checkout.below): line[:2] for line in lines if line}
+
+
+def _waiting(output: Path, pool: str, changes: Mapping[str, str]) -> Waiting | None:
+    """The plan that stands there, if all that has changed is what a planner wrote, every byte of it."""
+    try:
+        index = read_index(output, pool)
+    except InvalidInput:
+        return None
+    ours = {*index.files, INDEX_NAME, ATTRIBUTES}
+    pruned = {path for path, letters in changes.items() if "D" in letters and Path(path).match("w-*.yaml")}
+    report = read_report(output, index)
+    whole = report and changes.keys() <= ours | pruned and not edited(output, index)
+    return Waiting(report, index.files) if whole else None
 
 
 def commit(checkout: Checkout, message: str, hashes: Mapping[str, str]) -> str:
@@ -98,7 +137,7 @@ def commit(checkout: Checkout, message: str, hashes: Mapping[str, str]) -> str:
     _must(checkout, "commit", "--quiet", "--only", "--message", message, "--", checkout.below)
     wrong = _differing(checkout, hashes)
     if wrong:
-        named = ", ".join(wrong[:5])
+        named = ", ".join(wrong[:_SHOWN])
         msg = f"the commit does not have what was planned: {named} (a hook or an attribute rewrote it); do not roll it out"
         raise ReconcilerError(msg)
     return checkout.says("rev-parse", "HEAD")

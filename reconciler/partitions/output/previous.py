@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
@@ -19,9 +20,10 @@ from reconciler.errors import InvalidInput, Problem
 from reconciler.manifests.texts import cut, parse_text
 from reconciler.model.pool import WorkerAssignmentSpec
 from reconciler.partitions.output.index import Index
-from reconciler.partitions.reading.inputs import NOTHING, Previous
+from reconciler.partitions.reading.inputs import NOTHING, Previous, wild_ones
 
 PLAN_DIRECTORY = "_plan"
+COLUMNS = ("subject", "worker", "weight", "unit", "family")
 ASSIGNMENT, MOVES, REPORT = "assignment.parquet", "moves.parquet", "report.json"
 
 
@@ -29,8 +31,11 @@ def rows_digest(table: pa.Table) -> str:
     """Of the rows of an assignment, in the order of worker and subject."""
     digest = hashlib.sha256()
     for batch in table.to_batches(max_chunksize=65536):
-        columns = [batch.column(name).to_pylist() for name in ("subject", "worker", "weight", "unit")]
-        lines = (f"{subject}\t{worker}\t{weight}\t{unit or ''}\n" for subject, worker, weight, unit in zip(*columns, strict=True))
+        columns = [batch.column(name).to_pylist() for name in COLUMNS]
+        lines = (
+            f"{subject}\t{worker}\t{weight}\t{unit or ''}\t{family or ''}\n"
+            for subject, worker, weight, unit, family in zip(*columns, strict=True)
+        )
         digest.update("".join(lines).encode())
     return digest.hexdigest()
 
@@ -39,17 +44,20 @@ def read_previous(output: Path, index: Index, changed: list[str]) -> Previous:
     """The plan that stands in the output; `changed` are listed files that are not what they should be."""
     if not index.files:
         return NOTHING
-    report = _report(output, index)
+    report = read_report(output, index)
     filling = frozenset(report.get("staged", {}).get("filling", ()))
     table = None if changed else _table(output, report)
     if table is not None:
-        workers = frozenset(path.removeprefix("w-").removesuffix(".yaml") for path in index.files)
-        return Previous(_column(table, "subject"), _column(table, "worker"), workers, filling, "table")
+        workers = frozenset(Path(path).stem.removeprefix("w-") for path in index.files)
+        families = table.filter(pc.is_valid(table["family"])).group_by(["family", "worker"]).aggregate([])
+        worker_of = dict(zip(families["family"].to_pylist(), families["worker"].to_pylist(), strict=True))
+        return Previous(_column(table, "subject"), _column(table, "worker"), workers, filling, "table", worker_of)
     listed = [_assignment(output / path, tolerant=path in changed) for path in sorted(index.files)]
     subjects = [subject for _, some in listed for subject in some]
     names = [worker for worker, some in listed for _ in some]
     workers = frozenset(worker for worker, _ in listed if worker)
-    return Previous(pa.array(subjects, pa.string()), pa.array(names, pa.string()), workers, filling, "manifests")
+    subject, worker = pa.array(subjects, pa.string()), pa.array(names, pa.string())
+    return Previous(subject, worker, workers, filling, "manifests", wild_ones(subject, worker))
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
@@ -57,7 +65,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return column if isinstance(column, pa.Array) else column.chunk(0)
 
 
-def _report(output: Path, index: Index) -> dict[str, Any]:
+def read_report(output: Path, index: Index) -> dict[str, Any]:
     """The report of the plan that the index is of; of any other, nothing."""
     try:
         found = orjson.loads((output / PLAN_DIRECTORY / REPORT).read_bytes())
@@ -72,7 +80,7 @@ def _table(output: Path, report: dict[str, Any]) -> pa.Table | None:
     if not report or not path.is_file():
         return None
     try:
-        table = pq.read_table(path, columns=["subject", "worker", "weight", "unit"])
+        table = pq.read_table(path, columns=[*COLUMNS])
     except (pa.ArrowInvalid, OSError):  # damaged: a cache may be
         return None
     return table if rows_digest(table) == report["digests"].get("assignment") else None

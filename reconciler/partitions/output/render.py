@@ -26,6 +26,8 @@ class Tree:
 
     files: Mapping[str, bytes]
     hashes: Mapping[str, str]
+    filters: Mapping[str, int]
+    """How many each lists."""
 
 
 def in_order(partitions: Partitions, place: Ranks) -> Ints:
@@ -38,20 +40,34 @@ def in_order(partitions: Partitions, place: Ranks) -> Ints:
     return rows
 
 
-def render(pool: str, domain: str, workers: Workers, assignment: pa.Table) -> Tree:
+def render(pool: str, domain: str, workers: Workers, assignment: pa.Table, layout: str = "flat") -> Tree:
     """The manifests of an assignment that is in order."""
-    subjects = assignment.column("subject").to_pylist()
-    counts = _counts(assignment, workers)
+    listed = _filters(assignment)
+    filters, counts = listed.column("filter").to_pylist(), _counts(listed, workers)
     files: dict[str, bytes] = {}
+    lengths: dict[str, int] = {}
     begin = 0
     for name, count in zip(workers.names, counts, strict=True):
-        files[worker_file(name)] = worker_text(pool, domain, name, subjects[begin : begin + count])
+        path = worker_file(name, layout)
+        files[path] = worker_text(pool, domain, name, filters[begin : begin + count])
+        lengths[path] = count
         begin += count
-    return Tree(files, {path: hashlib.sha256(data).hexdigest() for path, data in files.items()})
+    return Tree(files, {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}, lengths)
 
 
-def _counts(assignment: pa.Table, workers: Workers) -> list[int]:
-    index = pc.index_in(assignment.column("worker"), value_set=pa.array(workers.names, pa.string()))
+def _filters(assignment: pa.Table) -> pa.Table:
+    """What each worker reads: worker and filter, in order."""
+    family = assignment.column("family")
+    if family.null_count == len(family):
+        return assignment.select(["worker", "subject"]).rename_columns(["worker", "filter"])
+    each = pa.table({"worker": assignment.column("worker"), "filter": pc.coalesce(family, assignment.column("subject"))})
+    once = each.group_by(["worker", "filter"]).aggregate([])
+    keys = pa.table({name: once.column(name).cast(pa.binary()) for name in ("worker", "filter")})
+    return once.take(pc.sort_indices(keys, sort_keys=[("worker", "ascending"), ("filter", "ascending")]))
+
+
+def _counts(listed: pa.Table, workers: Workers) -> list[int]:
+    index = pc.index_in(listed.column("worker"), value_set=pa.array(workers.names, pa.string()))
     ranks = index.combine_chunks() if isinstance(index, pa.ChunkedArray) else index
     if len(ranks) == 0:
         return [0] * len(workers)
@@ -60,9 +76,11 @@ def _counts(assignment: pa.Table, workers: Workers) -> list[int]:
 
 
 def assignment_table(partitions: Partitions, workers: Workers, place: Ranks, rows: Ints) -> pa.Table:
-    """Who has what: subject, worker, weight in millionths, unit."""
+    """Who has what: subject, worker, weight in millionths, unit, and the filter of its family."""
     names = pa.array(workers.names, pa.string())
-    unit = partitions.unit if partitions.unit is not None else pa.nulls(len(partitions), pa.string())
+    nothing = pa.nulls(len(partitions), pa.string())
+    unit = partitions.unit if partitions.unit is not None else nothing
+    family = partitions.family if partitions.family is not None else nothing
     order = pa.array(rows)
     return pa.table(
         {
@@ -70,6 +88,7 @@ def assignment_table(partitions: Partitions, workers: Workers, place: Ranks, row
             "worker": names.take(pa.array(place[rows])),
             "weight": pa.array(partitions.weight[rows]),
             "unit": unit.take(order),
+            "family": family.take(order),
         }
     )
 

@@ -5,6 +5,7 @@ Invariant: the same subjects give the same bytes: no time, no generation, no run
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,9 +19,10 @@ _ALL_PLAIN = re.compile(r"[\n !#-\[\]-~]*")
 _FOUR, _EIGHT = 0xFFFF, 0xFF
 
 
-def worker_file(worker: str) -> str:
-    """The name of a worker's file: the prefix keeps names that begin with `_` or `.` from being skipped."""
-    return f"w-{worker}.yaml"
+def worker_file(worker: str, layout: str = "flat") -> str:
+    """Where a worker's file is: the prefix keeps names that begin with `_` or `.` from being skipped."""
+    name = f"w-{worker}.yaml"
+    return name if layout == "flat" else f"{hashlib.sha256(worker.encode()).hexdigest()[:2]}/{name}"
 
 
 def worker_text(pool: str, domain: str, worker: str, subjects: Iterable[str]) -> bytes:

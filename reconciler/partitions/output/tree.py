@@ -1,7 +1,7 @@
 """The next tree is built beside the output and takes its place in one step.
 
 Unchanged files are linked, not copied; everything is synced before the step. After a crash the output is the old tree or the new
-one, and what was left beside it is swept away by the next run.
+one, and what was left beside it is swept away by the next run, whether that one has anything to write or not.
 
 Invariant: no moment exists at which the output is neither the old tree nor the new one.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -29,7 +30,7 @@ _LOCKED = "another planner is writing to {directory}: wait for it to end"
 
 @contextmanager
 def claimed(output: Path) -> Iterator[None]:
-    """The sole right to write there, as long as the block lasts; leaves no file behind."""
+    """The sole right to write there, as long as the block lasts; nothing of an earlier run is left beside it then."""
     parent = next(directory for directory in _real(output).parents if directory.is_dir())
     try:
         descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -41,6 +42,7 @@ def claimed(output: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refused((_LOCKED.format(directory=parent),)) from error
+        _sweep_beside(output)
         yield
     finally:
         os.close(descriptor)
@@ -52,9 +54,8 @@ def replace_tree(output: Path, files: Mapping[str, bytes], gone: Collection[str]
     Raises Refused where a file system can do neither an exchange nor a link that is swapped.
     """
     target = _real(output)
-    scratch = target.parent / _SCRATCH.format(name=target.name)
+    scratch = _scratch(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(scratch)
     try:
         _build(target, scratch, files, gone)
         if output.is_symlink():
@@ -73,9 +74,26 @@ def _real(output: Path) -> Path:
     return Path(os.path.realpath(output))
 
 
-def _sweep(scratch: Path) -> None:
-    if scratch.exists():
-        shutil.rmtree(scratch)
+def _scratch(target: Path) -> Path:
+    return target.parent / _SCRATCH.format(name=target.name)
+
+
+def _sweep(left: Path) -> None:
+    if left.is_symlink():
+        left.unlink()
+    elif left.exists():
+        shutil.rmtree(left)
+
+
+def _sweep_beside(output: Path) -> None:
+    """What a run that was killed has left: a tree that was not finished, or one that the link does not lead to (any more)."""
+    target = _real(output)
+    _sweep(_scratch(target))
+    if output.is_symlink():
+        _sweep(_scratch(output))
+        for other in _linked(output, target.parent):
+            if other != target:
+                _sweep(other)
 
 
 def _build(target: Path, scratch: Path, files: Mapping[str, bytes], gone: Collection[str]) -> None:
@@ -90,6 +108,9 @@ def _build(target: Path, scratch: Path, files: Mapping[str, bytes], gone: Collec
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+    for emptied in {(scratch / name).parent for name in gone} - {scratch}:
+        if not any(emptied.iterdir()):
+            emptied.rmdir()
     for directory, _, _ in os.walk(scratch):
         _sync(Path(directory))
 
@@ -133,17 +154,20 @@ def _exchange(one: Path, other: Path) -> None:
 
 def _swap_link(link: Path, old: Path, scratch: Path) -> None:
     """The link leads to a new directory beside the old one."""
-    number = 1
-    while (new := old.parent / f".{link.name}-{number}").exists() or new == old:
-        number += 1
+    new = next(directory for directory in _linked(link, old.parent) if directory != old)
     scratch.rename(new)
     _sync(new.parent)
-    next_link = link.parent / f".{link.name}.link"
-    next_link.unlink(missing_ok=True)
+    next_link = _scratch(link)
     next_link.symlink_to(os.path.relpath(new, link.parent))
     next_link.replace(link)
     _sync(link.parent)
     shutil.rmtree(old)
+
+
+def _linked(link: Path, parent: Path) -> tuple[Path, Path]:
+    """The directories that this very link leads to in turn; one of the same name elsewhere has others."""
+    mine = hashlib.sha256(os.fsencode(os.path.abspath(link))).hexdigest()[:8]  # noqa: PTH100 - the link, not what it leads to
+    return parent / f".{link.name}-{mine}-1", parent / f".{link.name}-{mine}-2"
 
 
 def _sync(directory: Path) -> None:

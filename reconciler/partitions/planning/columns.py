@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from reconciler.partitions.planning.model import Ints, Mask, Ranks
+from reconciler.partitions.planning.model import Ints, Items, Mask, NotListed, Ranks
 
 
 def sums(values: Ints, place: Ranks, workers: int) -> Ints:
@@ -20,6 +20,33 @@ def sums(values: Ints, place: Ranks, workers: int) -> Ints:
     total = np.zeros(workers, dtype=np.int64)
     np.add.at(total, place, values)
     return total
+
+
+def load_at(items: Items, place: Ranks, workers: int) -> Ints:
+    """The weight at each worker, with what is not listed."""
+    listed = sums(items.weight, place, workers)
+    return listed if items.rest is None else listed + items.rest.weight
+
+
+def filters_at(items: Items, place: Ranks, workers: int) -> Ints:
+    """The subjects of each worker, with what is not listed."""
+    listed = sums(items.filters, place, workers)
+    return listed if items.rest is None else listed + items.rest.filters
+
+
+def free_at(items: Items, place: Ranks, workers: int, but: Ints) -> Ints:
+    """The weight without a pin at each worker, with what is not listed, but for these rows."""
+    beside = items.pin < 0
+    beside[but] = False
+    listed = sums(items.weight[beside], place[beside], workers)
+    return listed if items.rest is None else listed + items.rest.free
+
+
+def need_listed(items: Items, workers: Iterable[int]) -> None:
+    """Raises NotListed where a worker has items that could move and are not listed."""
+    missing = frozenset() if items.rest is None else items.rest.movable & frozenset(workers)
+    if missing:
+        raise NotListed(missing)
 
 
 def by_rank(workers: int, values: Mapping[int, int], default: int = 0) -> Ints:

@@ -108,15 +108,20 @@ def deal_light(items: Items, rows: Ints, table: Table, place: Ranks) -> None:
     sizes: list[int] = np.unique(items.filters[rows]).tolist()
     for filters in reversed(sizes):
         some = rows[items.filters[rows] == filters] if len(sizes) > 1 else rows
-        weight = int(items.weight[some].sum())
-        free = {worker: slots // filters for worker, slots in table.free.items()}
-        given = quotas(len(some), _wanted(weight, table), free)
-        if given is None:
-            raise NoRoom(filters, sum(free.values()), len(some))
-        given = {worker: number for worker, number in given.items() if number}
+        given = share_out(table, filters, len(some), int(items.weight[some].sum()))
         place[ranked(items, some)] = slots_in_order(given, table.workers.names)
-        for worker, number in given.items():
-            table.receive(worker, weight * number // len(some), number * filters)
+
+
+def share_out(table: Table, filters: int, count: int, weight: int) -> dict[int, int]:
+    """How many of so many items, each of this number of subjects, every worker gets."""
+    free = {worker: slots // filters for worker, slots in table.free.items()}
+    found = quotas(count, _wanted(weight, table), free)
+    if found is None:
+        raise NoRoom(filters, sum(free.values()), count)
+    given = {worker: number for worker, number in found.items() if number}
+    for worker, number in given.items():
+        table.receive(worker, weight * number // count, number * filters)
+    return given
 
 
 def _wanted(weight: int, table: Table) -> dict[int, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.partitions.planning.columns import sums
+from reconciler.partitions.planning.columns import load_at, sums
 from reconciler.partitions.planning.levels import find_giants
 from reconciler.partitions.planning.model import Ints, Items, Rules, Share, Workers
 
@@ -40,8 +40,9 @@ def find_fixed(items: Items, workers: Workers, rules: Rules, group: tuple[int, .
     capacity = {worker: workers.capacity[worker] for worker in active}
     pinned_rows = np.flatnonzero(items.pin >= 0)
     pins = sums(items.weight[pinned_rows], items.pin[pinned_rows], len(workers))
+    pins = pins if items.rest is None else pins + items.rest.pinned
     load = {worker: int(pins[worker]) for worker in active}
-    total = int(items.weight.sum())
+    total = int(items.weight.sum()) + (0 if items.rest is None else items.rest.total)
     heaviest = _heaviest(items, len(active))
     found = find_giants(items.weight[heaviest].tolist(), total, capacity, load, rules.target)
     giants = _hosts_of(items, workers, _the_first(items, heaviest, found.count), set(active) - found.over_pinned)
@@ -79,8 +80,10 @@ def _hosts_of(items: Items, workers: Workers, giants: Ints, candidates: set[int]
     """A worker for each giant: where it is, if it may stay; else the largest that is free, the least loaded of them first."""
     if not len(giants):
         return {}
-    load = sums(items.weight, items.home, len(workers))
-    room = (np.array(workers.slots, dtype=np.int64) - sums(items.filters, items.pin, len(workers))).tolist()
+    load = load_at(items, items.home, len(workers))
+    pinned = sums(items.filters, items.pin, len(workers))
+    pinned = pinned if items.rest is None else pinned + items.rest.pinned_filters
+    room = (np.array(workers.slots, dtype=np.int64) - pinned).tolist()
     found: dict[int, int] = {}
     free = set(candidates)
     for row in giants.tolist():

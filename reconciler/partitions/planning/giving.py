@@ -89,12 +89,21 @@ def least_given(items: Items, rows: Ints, over: Mapping[int, int], workers: int)
     small_sum, lightest_large = np.zeros(workers, dtype=np.int64), np.full(workers, np.iinfo(np.int64).max)
     np.add.at(small_sum, home[~large], weight[~large])
     np.minimum.at(lightest_large, home[large], weight[large])
-    total = 0
+    found = 0
     for worker, much in over.items():
-        if not heaviest[worker]:
-            continue  # pins alone: nothing of it can move
-        least = max(much, -(-much // int(heaviest[worker])) * int(lightest[worker]))
-        if small_sum[worker] < much and lightest_large[worker] < np.iinfo(np.int64).max:
-            least = max(least, int(lightest_large[worker]))
-        total += least
-    return total
+        large_one = int(lightest_large[worker])
+        found += least_of_one(
+            much,
+            (int(lightest[worker]), int(heaviest[worker])),
+            (int(small_sum[worker]), large_one if large_one < np.iinfo(np.int64).max else None),
+        )
+    return found
+
+
+def least_of_one(much: int, weights: tuple[int, int], small_and_large: tuple[int, int | None]) -> int:
+    """What one worker has to give at least, from its lightest and heaviest, all lighter than `much`, and the lightest other."""
+    (lightest, heaviest), (small_sum, lightest_large) = weights, small_and_large
+    if not heaviest:
+        return 0  # pins alone: nothing of it can move
+    least = max(much, -(-much // heaviest) * lightest)
+    return max(least, lightest_large) if small_sum < much and lightest_large is not None else least

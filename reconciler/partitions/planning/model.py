@@ -43,6 +43,35 @@ class Reason(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """Items that are not listed one by one: they stay where they are, and only their sums are known."""
+
+    weight: Ints
+    """By worker; like the three that follow."""
+    filters: Ints
+    pinned: Ints
+    pinned_filters: Ints
+    total: int
+    """All of it, also what is nowhere."""
+    free: Ints
+    """Of its weight what has no pin, by worker."""
+    moved: int = 0
+    """What of it is elsewhere than in the earlier plan."""
+    movable: frozenset[int] = frozenset()
+    """Workers that have some of it that could move."""
+    large: int | None = None
+    """Free items heavier than this are all listed; None when nobody looked for them."""
+
+
+class NotListed(Exception):
+    """A step needs items one by one of which only the sums are known."""
+
+    def __init__(self, workers: frozenset[int] = frozenset(), large: int | None = None) -> None:
+        self.workers, self.large = workers, large
+        super().__init__(f"items of workers {sorted(workers)} or heavier than {large}")
+
+
+@dataclass(frozen=True, slots=True)
 class Items:
     """What is placed: partitions, or units of them that stay together."""
 
@@ -56,6 +85,8 @@ class Items:
     """Where it has to be: the rank of a worker, or -1."""
     zone: Ranks
     """Which zone it belongs to, or -1."""
+    rest: Rest | None = None
+    """Others of the same pool; None when all are listed."""
 
     def __len__(self) -> int:
         return len(self.weight)

@@ -5,6 +5,7 @@ Invariant: what it returns has been checked from the result itself; a plan that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,10 +49,13 @@ class Plan:
 
 def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Array | None = None) -> Plan:
     """The whole plan."""
-    rolled = roll_up(partitions, unit)
+    rolled = roll_up(partitions, unit, workers.active)
     items = rolled.items
     _check_room(items, workers)
-    group, members = groups(items, workers, rules)
+    try:
+        group, members = groups(items, workers, rules)
+    except NoRoom as error:
+        raise zones_exceeded(error, int(items.filters.sum()), workers) from error
     place = np.full(len(items), -1, dtype=np.int32)
     reason = np.zeros(len(items), dtype=np.int8)
     solved = []
@@ -69,6 +73,7 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
     if unit is not None:
         reunited = (leaf_reason == Reason.STAYS) & (leaf_place != partitions.home)
         leaf_reason = np.where(reunited, np.int8(Reason.UNIT), leaf_reason)
+        leaf_reason = np.where(leaf_reason == Reason.ABSENT, np.int8(Reason.DRAINING), leaf_reason)
         leaf_reason = np.where(leaf_place == partitions.home, np.int8(Reason.STAYS), leaf_reason)
         leaf_reason = np.where(partitions.home == NEW, np.int8(Reason.NEW), leaf_reason)
         leaf_reason = np.where(partitions.home == ABSENT, np.int8(Reason.ABSENT), leaf_reason).astype(np.int8)
@@ -90,19 +95,38 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
 def _solved(items: Items, workers: Workers, rules: Rules, ranks: tuple[int, ...]) -> Solved:
     if not any(workers.active[k] for k in ranks):
         if len(items):
-            msg = "nobody is left to receive: no worker is active"
-            raise CapExceeded(msg)
+            raise no_receivers()
         return Solved(items.home, np.zeros(0, dtype=np.int8), {})
     try:
         return solve(items, workers, rules, ranks)
     except NoRoom as error:
-        what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
-        slots = sum(workers.slots[k] for k in ranks if workers.active[k])
-        msg = (
-            f"{error.placed} of {error.asked} {what} that need a worker fit: {int(items.filters.sum())} subjects, "
-            f"room for {slots} on {sum(workers.active[k] for k in ranks)} workers; add workers or raise maxSubjects"
-        )
-        raise CapExceeded(msg) from error
+        raise cap_exceeded(error, int(items.filters.sum()), workers, ranks) from error
+
+
+def no_receivers() -> CapExceeded:
+    """Partitions, and nobody for them."""
+    return CapExceeded("nobody is left to receive: no worker is active")
+
+
+def cap_exceeded(error: NoRoom, subjects: int, workers: Workers, ranks: tuple[int, ...]) -> CapExceeded:
+    """What did not fit, and how much room there is."""
+    what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
+    slots = sum(workers.slots[k] for k in ranks if workers.active[k])
+    msg = (
+        f"{error.placed} of {error.asked} {what} that need a worker fit: {subjects} subjects, "
+        f"room for {slots} on {sum(workers.active[k] for k in ranks)} workers; add workers or raise maxSubjects"
+    )
+    return CapExceeded(msg)
+
+
+def zones_exceeded(error: NoRoom, subjects: int, workers: Workers) -> CapExceeded:
+    """What fits into no zone, although all zones together would have the room."""
+    what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
+    slots = sum(workers.slots[k] for k in range(len(workers)) if workers.active[k])
+    return CapExceeded(
+        f"{error.placed} of {error.asked} {what} that need a zone fit: {subjects} subjects, room for {slots} in all zones "
+        "together; add workers, raise maxSubjects or make units smaller"
+    )
 
 
 def _check_room(items: Items, workers: Workers) -> None:
@@ -112,16 +136,27 @@ def _check_room(items: Items, workers: Workers) -> None:
     for rank, count in enumerate(filters):
         if count > workers.slots[rank]:
             keys = items.keys.texts(np.flatnonzero(items.pin == rank))
-            named = ", ".join(key.decode().strip() for key in sorted(keys)[:_SHOWN])
-            msg = f"{count} subjects are pinned to {workers.names[rank]}, which may have {workers.slots[rank]}: {named}, …"
-            raise CapExceeded(msg)
-    subjects = int(items.filters.sum())
+            raise pinned_too_many(workers, rank, count, [key.decode().strip() for key in sorted(keys)[:_SHOWN]])
+    error = too_many(int(items.filters.sum()), workers)
+    if error is not None:
+        raise error
+
+
+def pinned_too_many(workers: Workers, rank: int, count: int, keys: Sequence[str]) -> CapExceeded:
+    """More is pinned to a worker than it may have; the keys are the first of them."""
+    return CapExceeded(
+        f"{count} subjects are pinned to {workers.names[rank]}, which may have {workers.slots[rank]}: {', '.join(keys)}, …"
+    )
+
+
+def too_many(subjects: int, workers: Workers) -> CapExceeded | None:
+    """More subjects than there is room for, if that is so."""
     slots = [workers.slots[k] for k in range(len(workers)) if workers.active[k]]
-    if subjects > sum(slots):
-        usual = max(slots, default=0)
-        needed = f"; {-(-subjects // usual)} workers of {usual} would do" if usual else ""
-        msg = f"{subjects} subjects, room for {sum(slots)} on {len(slots)} active workers{needed}"
-        raise CapExceeded(msg)
+    if subjects <= sum(slots):
+        return None
+    usual = max(slots, default=0)
+    needed = f"; {-(-subjects // usual)} workers of {usual} would do" if usual else ""
+    return CapExceeded(f"{subjects} subjects, room for {sum(slots)} on {len(slots)} active workers{needed}")
 
 
 def _voluntary(items: Items, solved: Solved) -> int:
@@ -133,7 +168,7 @@ def _scattered(partitions: Items, items: Items, item: npt.NDArray[np.int64]) -> 
     """Weight of partitions that are not where their unit is: they have to move, whatever the plan."""
     if len(items) == len(partitions):
         return 0
-    apart = (partitions.home != items.home[item]) & (partitions.home != NEW)
+    apart = (partitions.home != items.home[item]) & (partitions.home != NEW) & (items.home[item] != ABSENT)
     return int(partitions.weight[apart].sum())
 
 

@@ -16,13 +16,13 @@ Invariant: what comes out depends on the values that came in, never on their ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.partitions.planning.columns import among, sums
+from reconciler.partitions.planning.columns import among, filters_at, load_at, need_listed, sums
 from reconciler.partitions.planning.dealing import NoRoom, Table, deal_heavy, deal_light
 from reconciler.partitions.planning.fixed import Fixed, find_fixed
 from reconciler.partitions.planning.giving import Giving, find_giving, least_given
@@ -33,6 +33,7 @@ from reconciler.partitions.planning.model import (
     Ints,
     Items,
     Mask,
+    NotListed,
     Ranks,
     Reason,
     Rules,
@@ -72,6 +73,12 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
         return first if rules.budget is not None or not _much(items, first) else _in_two(items, workers, rules, group, first)
     calm = _attempt(items, workers, replace(rules, shed=False, fill=False), group)
     best = min(calm, first, key=lambda solved: _overload(items, workers, rules, solved) + _lack(items, workers, rules, solved))
+    best = improve(items, workers, rules, group, best)
+    return replace(best, bounds=first.bounds, filling=first.filling)
+
+
+def improve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
+    """The best of three ways from a plan that leaves somebody over the trigger, and what holds it."""
     linked = replace(rules, chains=True)
     settled = [
         _settled(items, workers, rules, group, best),
@@ -79,12 +86,17 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
         _settled(items, workers, linked, group, _swapped(items, workers, linked, best)),
     ]
     best = min(settled, key=lambda solved: (_overload(items, workers, rules, solved), _moved(items, solved)))
-    return replace(best, bounds=first.bounds, held_by=_held_by(items, workers, rules, best), filling=first.filling)
+    return replace(best, held_by=_held_by(items, workers, rules, best))
 
 
 def _much(items: Items, solved: Solved) -> bool:
     """More than a twentieth above the bound: items are large, and what was given to be under the trigger was more than meant."""
-    return _MUCH * _moved(items, solved) > (_MUCH + 1) * solved.bounds.moved
+    return above(_moved(items, solved), solved.bounds)
+
+
+def above(moved: int, bounds: Bounds) -> bool:
+    """Whether so much is more than a twentieth above the bound."""
+    return _MUCH * moved > (_MUCH + 1) * bounds.moved
 
 
 def _in_two(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], first: Solved) -> Solved:
@@ -92,11 +104,15 @@ def _in_two(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]
     shed = _attempt(items, workers, replace(rules, fill=False), group)
     filled = _attempt(items.at(shed.place), workers, replace(rules, shed=False), group)
     found = _following(items, shed, filled)
-    lack, before = (_lack(items, workers, rules, solved) for solved in (found, first))
-    if _overload(items, workers, rules, found) or _moved(items, found) + lack >= _moved(items, first) + before:
+    lacking, before = (_lack(items, workers, rules, solved) for solved in (found, first))
+    if _overload(items, workers, rules, found) or _moved(items, found) + lacking >= _moved(items, first) + before:
         return first
-    bounds = replace(first.bounds, moved=max(first.bounds.forced, first.bounds.moved - max(0, lack - before)))
-    return replace(found, bounds=bounds)
+    return replace(found, bounds=lowered(first.bounds, lacking - before))
+
+
+def lowered(bounds: Bounds, lack: int) -> Bounds:
+    """The bound of a plan that leaves fresh workers so much more to lack."""
+    return replace(bounds, moved=max(bounds.forced, bounds.moved - max(0, lack)))
 
 
 def _settled(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
@@ -111,7 +127,8 @@ def _settled(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...
 
 
 def _moved(items: Items, solved: Solved) -> int:
-    return int(items.weight[(solved.place != items.home) & (items.home != NEW)].sum())
+    unlisted = 0 if items.rest is None else items.rest.moved
+    return unlisted + int(items.weight[(solved.place != items.home) & (items.home != NEW)].sum())
 
 
 def _again(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
@@ -131,12 +148,15 @@ def _swapped(items: Items, workers: Workers, rules: Rules, best: Solved) -> Solv
     if rules.budget is not None or not best.share:
         return best
     share = next(iter(best.share.values()))
-    large &= items.weight > _heavy(share.weight, len(best.share))
+    heavy = heavy_above(share.weight, len(best.share))
+    if items.rest is not None and (items.rest.large is None or items.rest.large > heavy):
+        raise NotListed(large=heavy)
+    large &= items.weight > heavy
     place = swap(items, workers, best, np.flatnonzero(large), rules)
     return _following(items, best, replace(best, place=place, reason=np.full(len(items), Reason.OVERLOAD, dtype=np.int8)))
 
 
-def _heavy(weight: int, receivers: int) -> int:
+def heavy_above(weight: int, receivers: int) -> int:
     """The weight above which an item is dealt by itself."""
     return HEAVY * weight // (max(1, receivers) * 1_000_000)
 
@@ -144,7 +164,12 @@ def _heavy(weight: int, receivers: int) -> int:
 def _grain(items: Items, sheet: _Sheet, fixed: Fixed) -> int:
     """The lightest item that may move, if it is light: nobody is filled with parts of one."""
     lightest = int(items.weight[sheet.movable].min(initial=np.iinfo(np.int64).max))
-    return lightest if lightest <= _heavy(fixed.share.weight, len(fixed.receivers)) else 1
+    return grain_of(lightest, fixed)
+
+
+def grain_of(lightest: int, fixed: Fixed) -> int:
+    """By what fresh workers are filled, from the lightest item that may move."""
+    return lightest if lightest <= heavy_above(fixed.share.weight, len(fixed.receivers)) else 1
 
 
 def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) -> Solved:
@@ -152,13 +177,15 @@ def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...
     sheet = _start(items, workers, fixed, group)
     forced = int(items.weight[(sheet.place == -1) & (items.home != NEW)].sum())
     forced += int(items.weight[(sheet.place >= 0) & (items.home != NEW) & (sheet.place != items.home)].sum())
+    need_listed(items, (k for k in group if not workers.active[k]))
     draining = np.flatnonzero(sheet.movable & ~among(sheet.place, [k for k in group if workers.active[k]], len(workers)))
     left = None if rules.budget is None else max(0, rules.budget - forced)
     forced += int(items.weight[draining].sum())
     waiting, left = _drain(items, workers, sheet, draining, left)
-    load = sums(items.weight, sheet.place, len(workers))
+    load = load_at(items, sheet.place, len(workers))
     pool = int(items.weight[sheet.place == -1].sum())
-    giving = find_giving(workers, replace(rules, budget=left), fixed, load, (pool, _grain(items, sheet, fixed)))
+    grain = _grain(items, sheet, fixed) if rules.fill else 1
+    giving = find_giving(workers, replace(rules, budget=left), fixed, load, (pool, grain))
     bound = _shed(items, workers, sheet, giving, rules)
     _trim(items, workers, sheet)
     _deal(items, workers, rules, fixed, sheet)
@@ -217,6 +244,7 @@ def _shed(items: Items, workers: Workers, sheet: _Sheet, giving: Giving, rules: 
     """Releases what is given away; the least that any plan would have had to give."""
     if not giving.gives:
         return 0
+    need_listed(items, giving.gives)
     rows = np.flatnonzero(sheet.movable & among(sheet.place, giving.gives, len(workers)))
     bound = least_given(items, rows[among(sheet.place[rows], giving.over, len(workers))], giving.over, len(workers))
     gone = choose(items, rows, giving.gives, len(workers), up=rules.budget is None)
@@ -228,8 +256,9 @@ def _shed(items: Items, workers: Workers, sheet: _Sheet, giving: Giving, rules: 
 
 def _trim(items: Items, workers: Workers, sheet: _Sheet) -> None:
     """Nobody keeps more subjects than it may."""
-    filters = sums(items.filters, sheet.place, len(workers)).tolist()
+    filters = filters_at(items, sheet.place, len(workers)).tolist()
     excess = {worker: filters[worker] - slots for worker, slots in enumerate(workers.slots) if filters[worker] > slots}
+    need_listed(items, excess)
     sheet.release(over_the_cap(items, np.flatnonzero(sheet.movable), excess, len(workers)), Reason.CAP)
 
 
@@ -249,16 +278,16 @@ def _deal(items: Items, workers: Workers, rules: Rules, fixed: Fixed, sheet: _Sh
 
 def _deal_among(items: Items, pool: Ints, to: Iterable[int], workers: Workers, how: tuple[Rules, Fixed, _Sheet]) -> None:
     rules, fixed, sheet = how
-    load = sums(items.weight, sheet.place, len(workers)).tolist()
-    filters = sums(items.filters, sheet.place, len(workers)).tolist()
+    load = load_at(items, sheet.place, len(workers)).tolist()
+    filters = filters_at(items, sheet.place, len(workers)).tolist()
     lacking = {k: fixed.share_of(k, workers) - load[k] for k in to if rules.fill and workers.fresh[k]}
     table = Table(
         workers,
         {worker: load[worker] for worker in to},
         {worker: max(0, workers.slots[worker] - filters[worker]) for worker in to},
-        {worker: lack for worker, lack in lacking.items() if lack > 0},
+        {worker: much for worker, much in lacking.items() if much > 0},
     )
-    heavy = items.weight[pool] > _heavy(fixed.share.weight, len(fixed.receivers))
+    heavy = items.weight[pool] > heavy_above(fixed.share.weight, len(fixed.receivers))
     for row, worker in deal_heavy(items, pool[heavy], table).items():
         sheet.place[row] = worker
     if not heavy.all():
@@ -267,24 +296,30 @@ def _deal_among(items: Items, pool: Ints, to: Iterable[int], workers: Workers, h
 
 def _filled(items: Items, workers: Workers, fixed: Fixed, before: Ints, sheet: _Sheet) -> int:
     """What fresh workers got, up to their share: no plan that fills them so far can do with less."""
-    after = sums(items.weight, sheet.place, len(workers)).tolist()
+    after = load_at(items, sheet.place, len(workers)).tolist()
     fresh = [k for k in fixed.receivers if workers.fresh[k]]
     return sum(max(0, min(after[k], fixed.share_of(k, workers)) - int(before[k])) for k in fresh)
 
 
 def _overload(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
+    return overload(load_at(items, solved.place, len(workers)).tolist(), workers, rules, solved)
+
+
+def overload(load: Sequence[int], workers: Workers, rules: Rules, solved: Solved) -> int:
     """The weight that is over the trigger, and over what hosts have to carry."""
-    load = sums(items.weight, solved.place, len(workers)).tolist()
     over: int = sum(max(0, load[k] - share.of(workers.capacity[k], rules.trigger)) for k, share in solved.share.items())
     beside: int = sum(max(0, load[host] - solved.fixed_load[host]) for host in solved.hosts)
     return over + beside
 
 
 def _lack(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
+    return lack(load_at(items, solved.place, len(workers)).tolist(), workers, rules, solved)
+
+
+def lack(load: Sequence[int], workers: Workers, rules: Rules, solved: Solved) -> int:
     """What fresh workers still lack."""
     if not rules.fill:
         return 0
-    load = sums(items.weight, solved.place, len(workers)).tolist()
     return sum(max(0, share.of(workers.capacity[k]) - load[k]) for k, share in solved.share.items() if workers.fresh[k])
 
 
@@ -308,12 +343,12 @@ def _held_by(items: Items, workers: Workers, rules: Rules, solved: Solved) -> tu
     if _overload(items, workers, rules, solved) == 0:
         return ()
     held = []
-    filters = sums(items.filters, solved.place, len(workers)).tolist()
-    load = sums(items.weight, solved.place, len(workers)).tolist()
+    filters = filters_at(items, solved.place, len(workers)).tolist()
+    load = load_at(items, solved.place, len(workers)).tolist()
     below = [k for k, share in solved.share.items() if load[k] < share.of(workers.capacity[k])]
     if below and all(filters[worker] >= workers.slots[worker] for worker in below):
         held.append("maxSubjects")
-    if (items.pin >= 0).any():
+    if (items.pin >= 0).any() or (items.rest is not None and items.rest.pinned_filters.any()):
         held.append("pins")
     if solved.waiting:
         held.append("maxMoved")

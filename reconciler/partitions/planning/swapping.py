@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reconciler.partitions.planning.chains import Around, Link, lightest_chain
-from reconciler.partitions.planning.columns import by_rank, sums
+from reconciler.partitions.planning.columns import by_rank, filters_at, free_at, load_at
 from reconciler.partitions.planning.model import Ints, Items, Ranks, Rules, Solved, Workers
 
 _MOST_STEPS = 1000
@@ -47,12 +47,10 @@ def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, rules: Rule
     slots = np.array(workers.slots, dtype=np.int64)
     rows = items.keys.ordered(rows, np.zeros(len(rows), dtype=np.int64))
     receivers = np.array(sorted(solved.share), dtype=np.int64)
-    beside = items.pin < 0
-    beside[rows] = False
-    light = sums(items.weight[beside], place[beside], count) if rules.chains else np.zeros(count, dtype=np.int64)
+    light = free_at(items, place, count, but=rows) if rules.chains else np.zeros(count, dtype=np.int64)
     for _ in range(_MOST_STEPS):
-        spare = limit - sums(items.weight, place, count)
-        room = slots - sums(items.filters, place, count)
+        spare = limit - load_at(items, place, count)
+        room = slots - filters_at(items, place, count)
         over = receivers[(spare + light)[receivers] < 0]
         tried = over[np.lexsort((over, spare[over]))][:_MOST_TRIED].tolist()
         around = Around(receivers, spare, room, light, linked=rules.chains and len(rows) <= _MOST_LINKED)

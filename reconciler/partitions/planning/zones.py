@@ -8,6 +8,8 @@ Invariant: which group an item belongs to is settled before any worker is looked
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from reconciler.partitions.planning.columns import sums
@@ -28,28 +30,11 @@ def groups(items: Items, workers: Workers, rules: Rules) -> tuple[Ranks, list[tu
 
 def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, ...]]) -> Ranks:
     """Zones as workers, items as they are."""
-    open_ = [[k for k in zone if workers.active[k]] for zone in zones]
-    large = Workers(
-        names=tuple(f"zone {zone}" for zone in range(len(zones))),
-        capacity=tuple(max(1, sum(workers.capacity[k] for k in zone)) for zone in open_),
-        slots=tuple(sum(workers.slots[k] for k in zone) for zone in open_),
-        active=tuple(bool(zone) for zone in open_),
-        zone=tuple(-1 for _ in zones),
-        fresh=tuple(False for _ in zones),
-    )
+    large = zone_workers(workers, zones)
     zone_of = np.array(workers.zone, dtype=np.int32)
     here = np.where(items.home >= 0, zone_of[np.maximum(items.home, 0)], items.zone)
     demand, subjects = (sums(column, items.zone, len(zones)).tolist() for column in (items.weight, items.filters))
-    share = Share(
-        int(items.weight.sum()), sum(capacity for capacity, zone in zip(large.capacity, open_, strict=True) if zone) or 1
-    )
-    roomy = np.array(
-        [
-            large.active[z] and demand[z] <= share.of(large.capacity[z], rules.target) and subjects[z] <= large.slots[z]
-            for z in range(len(zones))
-        ],
-        dtype=np.bool_,
-    )
+    roomy = np.array(open_zones(large, zones, rules, (demand, subjects, int(items.weight.sum()))), dtype=np.bool_)
     at_home = roomy[items.zone]
     home = np.where(at_home, items.zone, here).astype(np.int32)
     pin = np.where(at_home, items.zone, -1)
@@ -57,3 +42,31 @@ def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, .
     as_zones = Items(items.keys, items.weight, items.filters, home, pin, items.zone)
     calm = Rules(rules.trigger, rules.target, fill=False)
     return solve(as_zones, large, calm, tuple(range(len(zones)))).place
+
+
+def zone_workers(workers: Workers, zones: Sequence[tuple[int, ...]]) -> Workers:
+    """Each zone as one worker: what its active workers are together."""
+    open_ = [[k for k in zone if workers.active[k]] for zone in zones]
+    return Workers(
+        names=tuple(f"zone {zone}" for zone in range(len(zones))),
+        capacity=tuple(max(1, sum(workers.capacity[k] for k in zone)) for zone in open_),
+        slots=tuple(sum(workers.slots[k] for k in zone) for zone in open_),
+        active=tuple(bool(zone) for zone in open_),
+        zone=tuple(-1 for _ in zones),
+        fresh=tuple(False for _ in zones),
+    )
+
+
+def open_zones(
+    large: Workers,
+    zones: Sequence[tuple[int, ...]],
+    rules: Rules,
+    demand: tuple[Sequence[int], Sequence[int], int],
+) -> list[bool]:
+    """Which zones can hold all that belongs to them, from its weight and subjects by zone, and all weight."""
+    weight, subjects, whole = demand
+    share = Share(whole, sum(large.capacity[z] for z in range(len(zones)) if large.active[z]) or 1)
+    return [
+        large.active[z] and weight[z] <= share.of(large.capacity[z], rules.target) and subjects[z] <= large.slots[z]
+        for z in range(len(zones))
+    ]

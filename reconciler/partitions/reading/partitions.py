@@ -14,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.errors import InvalidInput
+from reconciler.partitions.families import Family, filters
 from reconciler.partitions.planning.keys import Keys
 from reconciler.partitions.planning.model import Ranks
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST, micro
-from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wrong
-from reconciler.partitions.reading.tables import TableFiles
+from reconciler.partitions.reading.subjects import LONGEST, UNDECLARED, filled, template_columns, wild, wrong
+from reconciler.partitions.reading.tables import TableFiles, there_are
+from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.reading.workers import check_named, usual_column
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
@@ -39,7 +41,7 @@ class _Collected:
 
 def read_partitions(table: TableFiles, spec: PartitionPlanSpec, workers: WorkerTableRows) -> Partitions:
     """All partitions; raises InvalidInput with everything that is wrong, TooMany when they are checked but too many."""
-    used = _columns(table, spec)
+    used = used_columns(table, spec)
     faults = Faults(table.shown)
     found = _Collected()
     for batch in table.batches(_asked(used, spec), faults):
@@ -53,6 +55,8 @@ def read_partitions(table: TableFiles, spec: PartitionPlanSpec, workers: WorkerT
     _duplicates(table, spec, found, faults)
     if "unit" in found.columns:
         _units_agree(found, faults)
+    if "family" in found.columns:
+        _families_are_whole(found, faults)
     faults.refuse()
     if found.rows > spec.local_rows:
         raise TooMany(found.rows, spec.local_rows)
@@ -64,7 +68,7 @@ def _asked(used: Mapping[str, str], spec: PartitionPlanSpec) -> list[str]:
     return list(dict.fromkeys([*used.values(), *(template_columns(template) if template else ())]))
 
 
-def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
+def used_columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
     """Which column says what."""
     columns, template = spec.partitions.columns, spec.partitions.template
     weight = columns.weight if isinstance(columns.weight, str) else None
@@ -72,7 +76,7 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
     check_named(table, given.items())
     found = {name: usual_column(table, column, _USUAL[name]) for name, column in given.items()}
     problems = []
-    there = ", ".join(table.columns[:20])
+    there = there_are(table.columns)
     if template is not None:
         found["subject"] = None
         try:
@@ -80,13 +84,13 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
         except ValueError as error:
             problems.append(table.problem("bad-value", str(error), "template"))
         else:
-            message = f"no columns {', '.join(absent)}; there are {there}"
+            message = f"no columns {', '.join(absent)}; {there}"
             problems += [table.problem("unknown-column", message, "template")] if absent else []
     elif found["subject"] is None:
-        message = f"no column says the subject: name it in columns.subject, or give a template; there are {there}"
+        message = f"no column says the subject: name it in columns.subject, or give a template; {there}"
         problems.append(table.problem("missing-column", message, "columns"))
     if found["weight"] is None and not isinstance(columns.weight, int):
-        message = f"no column says the weight: name it in columns.weight, or write weight: 1 for equal ones; there are {there}"
+        message = f"no column says the weight: name it in columns.weight, or write weight: 1 for equal ones; {there}"
         problems.append(table.problem("missing-column", message, "columns"))
     if problems:
         raise InvalidInput(tuple(problems))
@@ -99,10 +103,11 @@ def _columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
 
 def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlanSpec, faults: Faults) -> dict[str, pa.Array]:
     """The columns of a batch in our types; every fault of a row is counted."""
-    texts = {name: _text(batch.column(column)) for name, column in used.items() if name != "weight"}
+    texts = {name: text_of(batch.column(column), column, faults.table) for name, column in used.items() if name != "weight"}
     template = spec.partitions.template
     if template is not None:
-        texts["subject"], split = filled(template, {name: _text(batch.column(name)) for name in template_columns(template)})
+        values = {name: text_of(batch.column(name), name, faults.table) for name in template_columns(template)}
+        texts["subject"], split = filled(template, values)
         _count(
             faults,
             "split-token",
@@ -112,8 +117,13 @@ def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlan
         )
     subject = texts["subject"]
     _count(faults, "null-subject", "without a subject", pc.is_null(subject), pa.nulls(len(subject), pa.string()))
-    message = f"with a subject that is none (empty tokens, white space, wildcards, more than {LONGEST} characters)"
+    message = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
     _count(faults, "bad-subject", message, wrong(subject), subject)
+    if spec.families:
+        texts["family"] = filters(subject, [Family(pattern) for pattern in spec.families])
+        texts["unit"] = pc.coalesce(texts["unit"], texts["family"]) if "unit" in texts else texts["family"]
+    declared = pc.fill_null(pc.equal(subject, texts["family"]), fill_value=False) if spec.families else pa.scalar(value=False)
+    _count(faults, "undeclared-wildcard", UNDECLARED, pc.and_not(wild(subject), declared), subject)
     constant = spec.partitions.columns.weight
     weight = (
         pa.array(np.full(len(batch), constant * MILLION)) if isinstance(constant, int) else micro(batch.column(used["weight"]))
@@ -160,8 +170,7 @@ def _keep(found: _Collected, read: Mapping[str, pa.Array], most: int, workers: W
         found.hashes.append(_hashes(subject))
         return
     kept = {"subject": subject, "weight": read["weight"], "pin": pa.array(pins), "zone": pa.array(zones)}
-    if "unit" in read:
-        kept["unit"] = read["unit"]
+    kept |= {name: read[name] for name in ("unit", "family") if name in read}
     for name, column in kept.items():
         found.columns.setdefault(name, []).append(column)
 
@@ -211,9 +220,17 @@ def _units_agree(found: _Collected, faults: Faults) -> None:
         faults.add(f"torn-unit-{name}", f"with a unit that has more than one {name}", len(torn), sorted(torn)[:EXAMPLES])
 
 
+def _families_are_whole(found: _Collected, faults: Faults) -> None:
+    """A family has one unit, which may be larger: whatever is read through one filter has one worker."""
+    table = pa.table({name: _whole(found, name, pa.string()) for name in ("family", "unit")})
+    units = table.group_by("family").aggregate([("unit", "count_distinct")])
+    torn = units.filter(pc.and_(pc.is_valid(units["family"]), pc.greater(units["unit_count_distinct"], 1)))["family"].to_pylist()
+    faults.add("torn-family", "with a family whose partitions have more than one unit", len(torn), sorted(torn)[:EXAMPLES])
+
+
 def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.int64]) -> pa.Array:
     """The subjects of these hashes, from a second look."""
-    used = _columns(table, spec)
+    used = used_columns(table, spec)
     found: list[pa.Array] = []
     for batch in table.batches(_asked(used, spec), Faults(table.shown)):
         subject = _checked(batch, used, spec, Faults(table.shown))["subject"].drop_null()
@@ -222,23 +239,20 @@ def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.in
 
 
 def _joined(found: _Collected) -> Partitions:
-    unit = _whole(found, "unit", pa.string()) if "unit" in found.columns else None
+    unit, family = (_whole(found, name, pa.string()) if name in found.columns else None for name in ("unit", "family"))
     return Partitions(
         _whole(found, "subject", pa.string()),
         _whole(found, "weight", pa.int64()).to_numpy(zero_copy_only=False),
         _whole(found, "pin", pa.int32()).to_numpy(zero_copy_only=False),
         _whole(found, "zone", pa.int32()).to_numpy(zero_copy_only=False),
         unit,
+        family,
     )
 
 
 def _whole(found: _Collected, name: str, kind: pa.DataType) -> pa.Array:
     chunks: Sequence[pa.Array] = found.columns.get(name, [])
     return pa.chunked_array(chunks, kind).combine_chunks() if chunks else pa.array([], kind)
-
-
-def _text(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
 def _and(mask: pa.Array, other: npt.NDArray[np.bool_]) -> pa.Array:

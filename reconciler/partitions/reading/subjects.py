@@ -2,8 +2,7 @@ r"""Which texts are subjects, and subjects from templates.
 
 The classes of characters are written out: `\s` is something else in Java, in RE2 and in Python.
 
-Invariant: a text is good here exactly when `model.subjects` finds nothing wrong with it, it has no wildcard, and at most
-255 characters.
+Invariant: a text is good here exactly when `model.subjects` finds nothing wrong with it, and it has at most 255 characters.
 """
 
 from __future__ import annotations
@@ -22,21 +21,27 @@ SPACES = (
 GOOD = rf"\A[^.{SPACES}]+(?:\.[^.{SPACES}]+)*\z"
 """In the notation that RE2 and Java share."""
 WILD = r"(?:\A|\.)[*>](?:\.|\z)"
-_FIELD = re.compile(r"\{([^{}]*)\}")
+UNDECLARED = "with a wildcard that is no declared family (families: [dc.{tool}.>] declares one for each tool)"
+"""What a fault says of a wildcard that nobody declared."""
+FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 def wrong(column: pa.Array) -> pa.Array:
     """True where a text is no subject; nulls stay null."""
     well = pc.match_substring_regex(column, GOOD)
-    wild = pc.match_substring_regex(column, WILD)
     long = pc.greater(pc.utf8_length(column), LONGEST)
-    return pc.or_(pc.or_(pc.invert(well), wild), long)
+    return pc.or_(pc.invert(well), long)
+
+
+def wild(column: pa.Array) -> pa.Array:
+    """True where a text has a wildcard."""
+    return pc.match_substring_regex(column, WILD)
 
 
 def template_columns(template: str) -> list[str]:
     """The columns that a template names; raises ValueError when it is none."""
-    names: list[str] = _FIELD.findall(template)
-    rest = _FIELD.sub("", template)
+    names: list[str] = FIELD.findall(template)
+    rest = FIELD.sub("", template)
     if not names or "" in names or "{" in rest or "}" in rest:
         msg = "a template names columns in braces: dc.{tool}.{chamber}.completion"
         raise ValueError(msg)
@@ -45,7 +50,7 @@ def template_columns(template: str) -> list[str]:
 
 def filled(template: str, columns: dict[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
     """The subjects, and which rows have a value that would not be one token: the subject would be another's."""
-    parts: Sequence[str] = _FIELD.split(template)
+    parts: Sequence[str] = FIELD.split(template)
     arrays = [columns[part] if place % 2 else pa.scalar(part) for place, part in enumerate(parts)]
     subjects = pc.binary_join_element_wise(*arrays, "", null_handling="emit_null")
     split = pa.array([False] * len(subjects))

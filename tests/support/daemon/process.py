@@ -134,10 +134,10 @@ class Daemon:
         """Asks for full passes until one is over that began after this was called; the status then."""
         document = await self.status()
         for _ in range(2):  # the first one to end may have been under way already
-            before = document["lastPass"]["number"]
+            before = document["lastPass"].get("number", 0)
             code, text = await self.post("/-/reconcile")
             assert code == 200, text
-            document = await self.until(lambda document, before=before: bool(document["lastPass"]["number"] > before))  # type: ignore[misc]
+            document = await self.until(lambda document, before=before: bool(document["lastPass"].get("number", 0) > before))  # type: ignore[misc]
         return document
 
     async def stop(self, seconds: float = READY_SECONDS) -> int:

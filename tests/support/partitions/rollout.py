@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+import tarfile
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +46,7 @@ class Site:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.output = root / "manifests" / "processor"
-        (root / "manifests").mkdir(parents=True)
+        (root / "manifests").mkdir(parents=True, exist_ok=True)
         (root / "manifests" / "pool.yaml").write_text(POOL, encoding="utf-8")
         (root / "plan.yaml").write_text(PLAN, encoding="utf-8")
 
@@ -77,13 +79,26 @@ class Site:
 
     def written(self) -> Rows:
         """What stands in the output, which must be whole."""
-        spec = yaml.safe_load((self.output / "_index.yaml").read_bytes())["spec"]
-        subjects = 0
-        for entry in spec["files"]:
-            data = (self.output / entry["path"]).read_bytes()
-            assert hashlib.sha256(data).hexdigest() == entry["sha256"], entry["path"]
-            subjects += len(yaml.safe_load(data)["spec"]["filterSubjects"])
-        return Rows(spec["generation"], len(spec["files"]), subjects)
+        return _rows(lambda path: (self.output / path).read_bytes())
+
+    def committed(self) -> Rows | None:
+        """The same of the last commit; nothing where it has none."""
+        if not self.git("ls-tree", "HEAD", "manifests/processor/"):
+            return None
+        command = ["git", "-C", str(self.root), "archive", "HEAD:manifests/processor"]
+        with tarfile.open(fileobj=BytesIO(subprocess.run(command, check=True, capture_output=True).stdout)) as archive:
+            files = {member.name: found.read() for member in archive if (found := archive.extractfile(member)) is not None}
+        return _rows(files.__getitem__)
+
+
+def _rows(read: Callable[[str], bytes]) -> Rows:
+    spec = yaml.safe_load(read("_index.yaml"))["spec"]
+    subjects = 0
+    for entry in spec["files"]:
+        data = read(entry["path"])
+        assert hashlib.sha256(data).hexdigest() == entry["sha256"], entry["path"]
+        subjects += len(yaml.safe_load(data)["spec"]["filterSubjects"])
+    return Rows(spec["generation"], len(spec["files"]), subjects)
 
 
 @asynccontextmanager

@@ -1,0 +1,180 @@
+"""The table of partitions, checked as the local reader checks it, and joined with where everything was.
+
+One shuffle by subject finds what stands there twice and joins the earlier plan; all faults are counted in one pass, and only for
+those that occur five examples are looked for.
+
+Invariant: subjects and names of workers are compared byte by byte, whatever collation their columns have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from reconciler.partitions.planning.model import NEW
+from reconciler.partitions.reading.faults import EXAMPLES, Faults
+from reconciler.partitions.reading.inputs import WorkerTableRows
+from reconciler.partitions.reading.numbers import MOST
+from reconciler.partitions.reading.subjects import FIELD, GOOD, LONGEST, UNDECLARED, WILD, template_columns
+from reconciler.partitions.reading.tables import shown_name
+from reconciler.partitions.spark.conditions import micro, text_of
+from reconciler.partitions.spark.frames import INT, TEXT, kept, named, no, rows_of, small
+from reconciler.partitions.spark.items import LEAF
+from reconciler.partitions.spark.tables import BROKEN
+from reconciler.partitions.spec import MILLION, PartitionPlanSpec
+
+_FLAG = "fault_"
+_TEXT_FILES = ("csv", "json", "text")
+"""In these, Spark reads bytes that are no text as U+FFFD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Partitions as the planner takes them (`items.LEAF`), and what is known of all of them."""
+
+    rows: DataFrame
+    count: int
+    weight: int
+    units: bool
+
+
+def check_partitions(
+    table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, workers: WorkerTableRows, earlier: DataFrame | None
+) -> Checked:
+    """The partitions; raises InvalidInput with everything that is wrong. `earlier` has subject and home, as a rank."""
+    faults = Faults(shown_name("partitions", spec.partitions))
+    with_ranks = _ranked(_read(table, used, spec, faults.table), used, workers)
+    joined = with_ranks.join(earlier, "subject", "left") if earlier is not None else with_ranks.withColumn("home", F.lit(NEW))
+    twice = F.count(F.when(_whole(), F.col("subject"))).over(Window.partitionBy("subject"))
+    known = joined.withColumn("times", twice).withColumn("home", F.coalesce("home", F.lit(NEW)).cast("int"))
+    conditions = _conditions(used, spec, len(table.columns) - 1)
+    flags = [F.coalesce(flag, no()).alias(f"{_FLAG}{at}") for at, (_, _, flag) in enumerate(conditions)]
+    flagged = kept(known.select("*", *flags))
+    counts = [F.sum(F.col(f"{_FLAG}{at}").cast("long")).alias(f"{_FLAG}{at}") for at in range(len(conditions))]
+    weight = F.sum(F.when(_whole(), F.col("w")).cast("decimal(38,0)")).cast("string").alias("weight")
+    units = F.max(F.col("unit").isNotNull().cast("int")).alias("units")
+    (found,) = rows_of(flagged.agg(F.count(F.when(_whole(), F.lit(1))).alias("count"), weight, units, *counts))
+    for at, (code, message, _) in enumerate(conditions):
+        if found[f"{_FLAG}{at}"]:
+            _count(flagged.filter(F.col(f"{_FLAG}{at}")), code, message, (found[f"{_FLAG}{at}"], faults))
+    if int(found["weight"] or 0) >= MOST:
+        message = f"whose weights add up to {MOST // MILLION:,} or more: use a larger unit"
+        faults.add("weights-too-large", message, found["count"], [])
+    if found["units"]:
+        _units_agree(flagged, faults)
+    faults.refuse()
+    rows = flagged.withColumn("problem", F.lit(0).cast("int")).select(*LEAF)
+    return Checked(rows, found["count"], int(found["weight"] or 0), bool(found["units"]))
+
+
+def _count(wrong: DataFrame, code: str, message: str, counted: tuple[int, Faults]) -> None:
+    """A fault that occurs, with the first examples."""
+    number, faults = counted
+    shown = BROKEN if code == "bad-row" else "subject"
+    different = wrong.filter(F.col(shown).isNotNull()).select(shown).distinct()
+    examples = [row[shown] for row in rows_of(different.orderBy(shown).limit(EXAMPLES))]
+    faults.add(code, message, different.count() if code == "duplicate-subject" else number, examples)
+
+
+def _read(table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, shown: str) -> DataFrame:
+    """Our columns in our types: subject, unit, pin_name, zone_name, w, split, and the text of broken rows."""
+    template, constant = spec.partitions.template, spec.partitions.columns.weight
+    columns = {name: text_of(table, used[name], shown) if name in used else F.lit(None).cast("string") for name in _TEXTS}
+    split = no()
+    if template is not None:
+        values = {name: text_of(table, name, shown) for name in template_columns(template)}
+        parts = FIELD.split(template)
+        columns["subject"] = F.concat(*(values[part] if at % 2 else F.lit(part) for at, part in enumerate(parts)))
+        for value in values.values():
+            split = split | F.coalesce(value.contains(".") | (value == ""), no())
+    if isinstance(constant, int):
+        weight = F.lit(constant * MILLION).cast("long")
+    else:
+        weight = micro(named(used["weight"]), table.schema[used["weight"]].dataType)
+    broken = F.col(BROKEN) if BROKEN in table.columns else F.lit(None).cast("string")
+    return table.select(
+        columns["subject"].alias("subject"),
+        columns["unit"].alias("unit"),
+        columns["pin"].alias("pin_name"),
+        columns["zone"].alias("zone_name"),
+        weight.alias("w"),
+        split.alias("split"),
+        broken.alias(BROKEN),
+    )
+
+
+_TEXTS = ("subject", "unit", "pin", "zone")
+
+
+def _ranked(read: DataFrame, used: Mapping[str, str], workers: WorkerTableRows) -> DataFrame:
+    """Pins and zones as numbers: -1 is none, or one that nobody has."""
+    nothing = F.lit(-1).cast("int")
+    found = read
+    if "pin" in used:
+        around = workers.workers
+        table = small(
+            read.sparkSession,
+            {
+                "pin_name": (TEXT, list(around.names)),
+                "pin": (INT, list(range(len(around)))),
+                "pin_zone": (INT, list(around.zone)),
+                "pin_drains": (INT, [int(not active) for active in around.active]),
+            },
+        )
+        found = found.join(table, "pin_name", "left").withColumn("pin", F.coalesce("pin", nothing))
+    else:
+        found = found.withColumn("pin", nothing)
+    if "zone" in used:
+        zones = workers.zones
+        table = small(read.sparkSession, {"zone_name": (TEXT, list(zones)), "zone": (INT, list(zones.values()))})
+        return found.join(table, "zone_name", "left").withColumn("zone", F.coalesce("zone", nothing))
+    return found.withColumn("zone", nothing)
+
+
+def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, columns: int) -> list[tuple[str, str, Column]]:
+    """Every fault of a row: code, message, and when it is one. What else stands in a broken row is not looked at."""
+    subject, zone, pin = F.col("subject"), F.col("zone"), F.col("pin")
+    good = subject.rlike(GOOD) & (F.char_length(subject) <= LONGEST)
+    bad = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
+    found = [
+        ("null-subject", "without a subject", subject.isNull()),
+        ("bad-subject", bad, ~good),
+        ("undeclared-wildcard", UNDECLARED, subject.rlike(WILD)),
+        ("bad-weight", "with a weight that is no number of at least 0.000001", F.coalesce(F.col("w") <= 0, ~no())),
+        ("duplicate-subject", "with a subject that stands there more than once", F.col("times") > 1),
+    ]
+    if spec.partitions.format in _TEXT_FILES:
+        replaced = subject.contains("\ufffd") | F.coalesce(F.col("unit").contains("\ufffd"), no())
+        found.append(("no-utf-8", "with bytes that are no UTF-8", replaced))
+    if spec.partitions.template is not None:
+        found.append(("split-token", "with a value in the template that is no single token (a dot, or nothing)", F.col("split")))
+    if "pin" in used:
+        unknown = F.col("pin_name").isNotNull() & (pin < 0)
+        found.append(("unknown-pin", "pinned to a worker that is not in the table of workers", unknown))
+        found.append(("draining-pin", "pinned to a worker that is draining", F.col("pin_drains") == 1))
+    if "zone" in used:
+        named_one = F.col("zone_name").isNotNull()
+        found.append(("unknown-zone", "with a zone that no worker has", named_one & (zone < 0)))
+        found.append(("null-zone", "without a zone, while others have one", ~named_one))
+        if "pin" in used:
+            found.append(("pin-outside-zone", "pinned to a worker of another zone", F.col("pin_zone") != zone))
+    broken = ("bad-row", f"with more or fewer values than the first line ({columns})", ~_whole())
+    return [broken, *((code, said, _whole() & flag) for code, said, flag in found)]
+
+
+def _whole() -> Column:
+    """Whether a row has as many values as the first line."""
+    return F.col(BROKEN).isNull()
+
+
+def _units_agree(flagged: DataFrame, faults: Faults) -> None:
+    """The partitions of a unit go to one worker: they cannot be asked to be in two places."""
+    for name in ("pin", "zone"):
+        said = flagged.filter(_whole() & F.col("unit").isNotNull() & (F.col(name) >= 0))
+        torn = said.groupBy("unit").agg(F.countDistinct(name).alias("places")).filter("places > 1").select("unit")
+        examples = [row["unit"] for row in rows_of(torn.orderBy("unit").limit(EXAMPLES))]
+        if examples:
+            faults.add(f"torn-unit-{name}", f"with a unit that has more than one {name}", torn.count(), examples)

@@ -1,0 +1,174 @@
+"""A plan as a function of DataFrames: for notebooks, and for jobs that keep their tables elsewhere.
+
+    from reconciler.partitions.spark.library import plan_partitions
+    plan = plan_partitions(partitions, workers, previous, {"pool": "processor", "stream": "DC"})
+    plan.assignment.write.mode("overwrite").saveAsTable("processor_assignment")
+
+Invariant: nothing is written, and only sums per worker, heavy partitions and the table of workers reach the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from reconciler.errors import InvalidInput, Problem, Refused
+from reconciler.manifests.findings import from_validation
+from reconciler.partitions import report as reports
+from reconciler.partitions.gathering import rules_for
+from reconciler.partitions.plan_file import PlanFile
+from reconciler.partitions.planning.keys import Keys
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, Reason, Workers
+from reconciler.partitions.planning.planner import Plan as LocalPlan
+from reconciler.partitions.reading.partitions import used_columns
+from reconciler.partitions.reading.tables import TableFiles
+from reconciler.partitions.reading.workers import read_workers, with_fresh
+from reconciler.partitions.spark.checking import Checked, check_partitions
+from reconciler.partitions.spark.conditions import text_of
+from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
+from reconciler.partitions.spark.items import item_key
+from reconciler.partitions.spark.planner import Outcome, plan
+from reconciler.partitions.spark.planner import Problem as Pool
+from reconciler.partitions.spark.tables import Collected
+from reconciler.partitions.spec import PartitionPlanSpec, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What became of the tables."""
+
+    assignment: DataFrame
+    """subject, worker, weight (in millionths), unit."""
+    moves: DataFrame
+    """subject, from, to, weight, reason: what is elsewhere than before, and what is new."""
+    report: dict[str, Any]
+    """As `_plan/report.json` has it, without what is about files and gates."""
+
+
+@dataclass(frozen=True)
+class _Frame(Collected):
+    """A table that no file describes."""
+
+    def problem(self, code: str, message: str, *path: str | int) -> Problem:
+        """A fault, by the name of the table."""
+        return Problem(self.name, 1, 1, code, ": ".join((".".join(map(str, path)), message)) if path else message)
+
+
+def plan_partitions(
+    partitions: DataFrame, workers: DataFrame, previous: DataFrame | None, spec: PartitionPlanSpec | Mapping[str, Any]
+) -> Plan:
+    """Plans; raises InvalidInput for what is wrong with the tables, Refused when the workers cannot hold so many subjects.
+
+    Args:
+        partitions: Columns as in a plan.yaml: subject, weight, and unit, zone, pin where there are some.
+        workers: worker, and capacity, maxSubjects, zone, state where there are some.
+        previous: subject and worker of the plan before; None plans from nothing.
+        spec: The `spec` of a plan.yaml; its tables and its output are not needed.
+    """
+    rules_of = spec if isinstance(spec, PartitionPlanSpec) else _spec(spec)
+    found = read_workers(_frame("workers", rules_of.workers, workers), rules_of)
+    names, before, known = _before(previous)
+    around = with_fresh(found, known, frozenset())
+    used = used_columns(_frame("partitions", rules_of.partitions, partitions), rules_of)
+    earlier = None if before is None else _homes(before, around)
+    checked = check_partitions(partitions, used, rules_of, found, earlier)
+    made = plan(checked.rows, [Pool(around, rules_for(rules_of, checked.weight))], units=checked.units)
+    (outcome,) = made.outcomes
+    if outcome.error is not None:
+        raise Refused((f"maxSubjects: {outcome.error}",)) from outcome.error
+    named = made.rows.join(
+        small(partitions.sparkSession, {"place": (INT, list(range(len(around)))), "worker": (TEXT, list(around.names))}), "place"
+    )
+    assignment = named.select("subject", "worker", F.col("w").alias("weight"), "unit")
+    moves = _moves(named, before if names else None)
+    return Plan(assignment, moves, _report(rules_of, made.rows, around, outcome, checked))
+
+
+def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
+    nowhere = {"format": "dataframe", "path": "-"}
+    whole = {"output": "nowhere", **given}
+    for name in ("partitions", "workers"):
+        whole[name] = {**nowhere, **whole.get(name, {})}
+    try:
+        return PartitionPlanSpec.model_validate(whole)
+    except ValidationError as error:
+        found = from_validation(error, PartitionPlanSpec, ())
+        problems = (Problem("spec", 1, 1, one.code, f"{'.'.join(map(str, one.path))}: {one.message}") for one in found)
+        raise InvalidInput(tuple(problems)) from error
+
+
+def _frame(name: str, table: Table, frame: DataFrame) -> TableFiles:
+    nobody: Any = PlanFile(name, Path(), None, None)  # type: ignore[arg-type]  # no file: `problem` does not ask it
+    return _Frame(nobody, name, table, (), tuple(frame.columns), frame)
+
+
+def _before(previous: DataFrame | None) -> tuple[bool, DataFrame | None, frozenset[str]]:
+    """The earlier plan, checked, and its workers."""
+    if previous is None:
+        return False, None, frozenset()
+    missing = [name for name in ("subject", "worker") if name not in previous.columns]
+    if missing:
+        raise InvalidInput((Problem("previous", 1, 1, "unknown-column", f"there is no column {', '.join(missing)}"),))
+    clean = previous.select(*(text_of(previous, name, "previous").alias(name) for name in ("subject", "worker")))
+    twice = clean.groupBy("subject").count().filter("count > 1 OR subject IS NULL").orderBy("subject").limit(5)
+    shown = [str(row["subject"]) for row in rows_of(twice)]
+    if shown:
+        message = f"subjects that have more than one worker, or none: {', '.join(shown)}"
+        raise InvalidInput((Problem("previous", 1, 1, "duplicate-subject", message),))
+    workers = frozenset(row["worker"] for row in rows_of(clean.select("worker").distinct()))
+    return True, clean, workers
+
+
+def _homes(before: DataFrame, workers: Workers) -> DataFrame:
+    ranks = small(before.sparkSession, {"worker": (TEXT, list(workers.names)), "home": (INT, list(range(len(workers))))})
+    known = before.join(ranks, "worker", "left")
+    return known.select("subject", F.coalesce("home", F.lit(ABSENT)).cast("int").alias("home"))
+
+
+def _moves(named: DataFrame, before: DataFrame | None) -> DataFrame:
+    moved = named.filter((F.col("place") != F.col("home")) | (F.col("home") == NEW))
+    if before is None:
+        source = moved.withColumn("from", F.lit(None).cast("string"))
+    else:
+        source = moved.join(before.withColumnRenamed("worker", "from"), "subject", "left")
+    why = F.element_at(F.array(*(F.lit(reason.name.lower()) for reason in Reason)), F.col("reason") + 1)
+    return source.select("subject", "from", F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason"))
+
+
+def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome: Outcome, checked: Checked) -> dict[str, Any]:
+    """From sums by (home, place, reason), and the giants one by one."""
+    giant = F.lit(False)  # noqa: FBT003 - a literal
+    keyed = rows
+    if outcome.giants:
+        keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants)), "giant": (INT, [1] * len(outcome.giants))})
+        keyed = rows.withColumn("key", item_key()).join(keys, "key", "left")
+        giant = F.col("giant") == 1
+    name = F.when(giant, F.col("subject")).alias("subject")
+    sums = keyed.groupBy("home", "place", "reason", name).agg(F.count(F.lit(1)).alias("f"), F.sum("w").alias("w"))
+    found = rows_of(sums)
+    columns = {part: np.array([row[part] for row in found], dtype=np.int64) for part in ("home", "place", "reason", "f", "w")}
+    home, nowhere = columns["home"].astype(np.int32), np.full(len(found), -1, dtype=np.int32)
+    subjects = [row["subject"] for row in found]
+    items = Items(Keys([subject or "" for subject in subjects]), columns["w"], columns["f"], home, nowhere, nowhere)
+    giants = np.array([at for at, subject in enumerate(subjects) if subject is not None], dtype=np.int32)
+    made = LocalPlan(
+        columns["place"].astype(np.int32),
+        columns["reason"].astype(np.int8),
+        dict(outcome.share),
+        giants,
+        outcome.hosts,
+        outcome.bounds,
+        outcome.held_by,
+        outcome.waiting,
+        outcome.filling,
+    )
+    filling = [workers.names[rank] for rank in sorted(outcome.filling)]
+    more = {"staged": {"waiting": reports.in_units(outcome.waiting), "filling": filling}, "inputs": {"partitions": checked.count}}
+    return reports.document(spec.pool, reports.pool_part(items, workers, made, items.filters), more)
