@@ -5,12 +5,14 @@ The processes that run tests only send reports; what is skipped is known from th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import pytest
 
-NO_SPARK = "without Spark: "
+NO_SPARK, NO_PROMETHEUS = "without Spark: ", "without Prometheus: "
 """What the reason of such a skip begins with; what is missing follows, and the command that brings it."""
+_LACK = re.compile(r"without (\w+: .*)", re.DOTALL)
 
 
 def lines(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
@@ -18,8 +20,8 @@ def lines(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
     skipped: dict[str, list[str]] = {}
     for report in reports:
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
-        if NO_SPARK in reason:
-            skipped.setdefault(reason.partition(NO_SPARK)[2], []).append(report.nodeid.removesuffix("@spark"))
+        if found := _LACK.search(reason):
+            skipped.setdefault(found[1], []).append(report.nodeid.removesuffix("@spark"))
     for lack, names in sorted(skipped.items()):
-        yield f"{len(names)} Spark tests skipped: {lack}"
+        yield f"{len(names)} tests skipped for want of {lack}"
         yield from (f"  {name}" for name in sorted(names))

@@ -10,13 +10,15 @@ import shutil
 
 import pytest
 
+from tests.support.skipped import NO_PROMETHEUS
+
 
 def program(name: str) -> str:
     """Where it is."""
     found = shutil.which(name)
     if found is not None:
         return found
-    lack = f"without Prometheus: {name} is not installed: apt-get install prometheus"
+    lack = f"{NO_PROMETHEUS}{name} is not installed: apt-get install prometheus"
     if os.environ.get("CI"):
         pytest.fail(lack)
     pytest.skip(lack)
