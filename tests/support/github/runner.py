@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.daemon.command import SECONDS
+from tests.support.installing import ROOT, pip_environ
 
-ROOT = Path(__file__).parents[3]
+SECONDS = 600
 Json = dict[str, Any]
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
@@ -73,7 +73,7 @@ class Runner:
 
     def environ(self) -> dict[str, str]:
         """The variables of every step."""
-        inherited = {name: os.environ[name] for name in ("PATH", "LANG", "PIP_CERT", "PIP_INDEX_URL") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | pip_environ()
         names = {f"GITHUB_{name.upper()}": str(value) for name, value in self.github.items() if isinstance(value, str)}
         fixed = {"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_WORKSPACE": str(self.workspace), "RUNNER_TEMP": str(self.temp)}
         return inherited | names | fixed | {"HOME": str(self.temp / "home")}
@@ -150,7 +150,7 @@ class _Steps:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS * 5,
+            timeout=SECONDS,
             check=False,
         )
         self._log.append(done.stdout)
