@@ -1,0 +1,1 @@
+"""Pages of the documentation, followed to the letter."""

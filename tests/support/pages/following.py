@@ -1,0 +1,64 @@
+"""What a page of the documentation shows, done: its files are written, its commands run, and what is printed is compared.
+
+A page says `$ command` in a `console` block, and below it lines that have to be printed in that order, others between them being
+fine; `(exit 4)` is the exit code, 0 without. A `yaml` or `python` block that begins with `# file: NAME` is that file.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+SECONDS = 120
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# file: (\S+)\n")
+_EXIT = re.compile(r"\(exit (\d+)\)")
+
+
+class Command(NamedTuple):
+    """A line after `$ `, what it has to print (line by line, others between them are fine) and its exit code."""
+
+    line: str
+    printed: tuple[str, ...]
+    code: int
+
+
+def steps(page: str) -> Iterator[Command | tuple[str, str]]:
+    """Files to write and commands to run, in the order of the page."""
+    for language, body in FENCE.findall(page):
+        file = _FILE.match(body)
+        if language in ("yaml", "python") and file:
+            yield file[1], body
+        elif language == "console":
+            for block in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                line, *printed = block.strip().split("\n")
+                codes = [int(found[1]) for text in printed if (found := _EXIT.fullmatch(text))]
+                kept = tuple(text.strip() for text in printed if text.strip() and not _EXIT.fullmatch(text))
+                yield Command(line, kept, codes[0] if codes else 0)
+
+
+def replaced(text: str, addresses: Mapping[str, str]) -> str:
+    """With other addresses."""
+    for address, other in addresses.items():
+        text = text.replace(address, other)
+    return text
+
+
+def follow(page: str, here: Path, environ: dict[str, str]) -> None:
+    """Writes the files and runs the commands of a page."""
+    for step in steps(page):
+        if not isinstance(step, Command):
+            (here / step[0]).write_text(step[1], encoding="utf-8")
+            continue
+        ended = subprocess.run(
+            ["bash", "-c", step.line], cwd=here, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        said = ended.stdout + ended.stderr
+        assert ended.returncode == step.code, f"$ {step.line}\n{said}"
+        lines = iter(said.splitlines())
+        for expected in step.printed:
+            assert any(expected in line for line in lines), f"$ {step.line}\nmissing: {expected}\n{said}"
