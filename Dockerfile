@@ -8,13 +8,15 @@ LABEL org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
 
-FROM base AS wheel
+FROM base AS own
 WORKDIR /src
 COPY requirements-build.txt ./
 RUN --mount=type=cache,target=/root/.cache/pip pip install --require-hashes --requirement requirements-build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY reconciler/ reconciler/
-RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+    && python -m venv --without-pip /opt/reconciler \
+    && pip --python /opt/reconciler/bin/python install --no-cache-dir --no-deps dist/*.whl
 
 # What others wrote changes less often than our own code, and is a layer of its own.
 FROM base AS daemon-dependencies
@@ -43,11 +45,11 @@ RUN mkdir --parents /usr/share/man/man1 \
     && DEBIAN_FRONTEND=noninteractive \
        apt-get install --yes --no-install-recommends git openjdk-17-jre-headless openssh-client \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --uid 65532 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin reconciler
+    && groupadd --gid 65532 reconciler \
+    && useradd --uid 65532 --gid 65532 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin reconciler
 ENV HOME=/tmp SPARK_LOCAL_DIRS=/tmp
 COPY --from=planner-dependencies /opt/reconciler /opt/reconciler
-RUN --mount=type=bind,from=wheel,source=/src/dist,target=/dist \
-    pip --python /opt/reconciler/bin/python install --no-cache-dir --no-deps /dist/*.whl
+COPY --from=own /opt/reconciler /opt/reconciler
 LABEL org.opencontainers.image.title="reconciler planner" \
       org.opencontainers.image.description="Plans partitions onto workers, with Spark, into manifests"
 USER 65532:65532
@@ -55,8 +57,7 @@ ENTRYPOINT ["reconciler"]
 
 FROM base AS daemon
 COPY --from=daemon-dependencies /opt/reconciler /opt/reconciler
-RUN --mount=type=bind,from=wheel,source=/src/dist,target=/dist \
-    pip --python /opt/reconciler/bin/python install --no-cache-dir --no-deps /dist/*.whl
+COPY --from=own /opt/reconciler /opt/reconciler
 LABEL org.opencontainers.image.title="reconciler" \
       org.opencontainers.image.description="A GitOps reconciler for NATS JetStream that never loses a message while it changes things"
 USER 65532:65532

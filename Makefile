@@ -15,7 +15,7 @@ MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_ROOMS ?= test_support.py jetstream engine acceptance
 
-.PHONY: help setup run test test-all test-matrix check format bench docs soak mutants lock clean
+.PHONY: help setup run test test-all test-matrix test-images check format bench docs soak mutants lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ test-all: setup ## Everything, also what takes long, on the newest nats-server a
 
 test-matrix: setup ## What depends on the server, on every supported version and on a cluster
 	@RECONCILER_TEST_VERSIONS=$(MATRIX) $(TESTS) --all -- -m matrix
+
+test-images: setup ## The images, built and run, and the unit under systemd (as root, with buildah and mmdebstrap; 5 to 15 minutes)
+	@$(TESTS) --all --side-by-side 1 installation -- -m images
 
 check: setup ## Lint, types, layers, dependencies, generated docs, chart, Dockerfile
 	$(BIN)/ruff check .

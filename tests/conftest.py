@@ -23,6 +23,8 @@ from tests.support.daemon.engine import Engine, Start, engines
 from tests.support.server.process import Server
 
 _MISSING = pytest.StashKey[list[str]]()
+APART = ("images",)
+"""Marks of tests that need a machine of their own: they are run by a make target that names their mark, and by nothing else."""
 
 # How long an example takes says nothing on a machine that runs servers beside it.
 hypothesis.settings.register_profile("beside-servers", deadline=None)
@@ -109,11 +111,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.matrix)
             item.add_marker(pytest.mark.xdist_group(f"cluster of {item.nodeid.partition('::')[0]}"))
+    for apart in APART:
+        if apart not in config.option.markexpr:
+            _leave_out(config, items, [item for item in items if item.get_closest_marker(apart)])
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         chosen = set(every_day(items))
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = [item for item in items if item in chosen]
+        _leave_out(config, items, [item for item in items if item not in chosen])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -39,13 +39,14 @@ def binary(version: str = NEWEST) -> Path:
     """Path of the `nats-server` executable of that version, downloaded when it is not there yet."""
     if version == NEWEST:
         return Path(sysconfig.get_path("scripts")) / EXECUTABLE
-    cached = _cache() / version / EXECUTABLE
+    cached = cache() / version / EXECUTABLE
     if not cached.exists():
         _download(version, cached)
     return cached
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Where downloads are kept from one run to the next."""
     chosen = os.environ.get("RECONCILER_TEST_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "reconciler-tests"
 
