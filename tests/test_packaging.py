@@ -32,11 +32,11 @@ OTHERS = "reconciler"
 _INSTALLS = (
     r"\b(?:pip3?|pipx|uv|uvx|pdm|poetry|micropip)\s+(?:install|download|wheel|uninstall|add|run|tool\s+install|pip\s+install)"
 )
-_ARGUMENT = r"\s+[^\s;&|`)]*[^\s,;&|`)]"
+_ARGUMENT = r"[ \t]+[^\s;&|`)]*[^\s,;&|`)]"
 OLD_NAME = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        rf"{_INSTALLS}(?:{_ARGUMENT})*?\s+['\"]?{OTHERS}(?![\w./-])",
+        rf"{_INSTALLS}(?:{_ARGUMENT})*?[ \t]+['\"]?{OTHERS}(?![\w./-])",
         rf"(?<![\w./-]){OTHERS}\[[a-z]+(?:,\s*[a-z]+)*\]",
         rf"(?<![\w./-]){OTHERS}[=~!<>]=\S",
         rf"(?<![\w-]){OTHERS}-[^\s/]*\.(?:whl|tar\.gz)",
@@ -93,6 +93,7 @@ def test_a_line_with_the_old_name_is_found_and_with_the_new_one_is_not(line: str
         "pip install ./reconciler",
         "pip install git+https://example.org/team/reconciler",
         'reconciler = "reconciler.cli.app:main"',
+        "pip install jetstream-reconciler\nreconciler version",
         "PATH=/opt/reconciler/bin:$PATH /opt/reconciler/bin/pip install --no-deps dist/*.whl",
         "reconciler[0]",
     ],
