@@ -46,7 +46,7 @@ test-all: setup ## Everything, also what takes long, on the newest nats-server a
 test-matrix: setup ## What depends on the server, on every supported version and on a cluster
 	@RECONCILER_TEST_VERSIONS=$(MATRIX) $(TESTS) --all -- -m matrix
 
-test-images: setup ## The images, built and run, and the unit under systemd (as root, with buildah and mmdebstrap; 5 to 15 minutes)
+test-images: setup ## The images, built and run, and the unit under systemd (as root, with buildah and more; 5 to 15 minutes)
 	@$(TESTS) --all --side-by-side 1 installation -- -m images
 
 check: setup ## Lint, types, layers, dependencies, generated docs, chart, Dockerfile

@@ -1,6 +1,6 @@
 """The GitHub action: a pull request is planned, its comment renewed, and its merge applied, in the workflow of the documentation.
 
-Its steps run as GitHub runs them, on a checkout of a bare repository, against a server that grants each user what it needs and no more.
+Its steps run as GitHub runs them, on a checkout of a bare repository, against a server that grants each user no more than it needs.
 """
 
 from __future__ import annotations

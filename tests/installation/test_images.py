@@ -19,13 +19,16 @@ from tests.support.account.wire import Wire
 from tests.support.daemon.process import Daemon, settled
 from tests.support.images.building import ROOT, Buildah, Image, lacks
 from tests.support.images.running import Container
+from tests.support.installing import lacking
 from tests.support.partitions.files import Desk
 from tests.support.partitions.files import desk as made
 from tests.support.server.process import Server
 
 pytestmark = [pytest.mark.images, pytest.mark.timeout(3600), pytest.mark.xdist_group("images")]
 
-COMPILERS = re.compile(r"^(gcc(?!-\d+-base$)|g\+\+|cpp|clang|llvm|rustc|golang|make|build-essential|binutils|openjdk|default-j|.*-dev)\b")
+COMPILERS = re.compile(
+    r"^(gcc(?!-\d+-base$)|g\+\+|cpp|clang|llvm|rustc|golang|make|build-essential|binutils|openjdk|default-j|.*-dev)\b"
+)
 PROGRAMS = {"cc", "gcc", "g++", "c++", "cpp", "clang", "ld", "as", "make", "rustc", "go", "java", "javac"}
 STREAM = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {{name: ORDERS}}\nspec: {{subjects: [orders.>], maxAge: {age}}}\n"
 NOBODY = 65532
@@ -34,10 +37,8 @@ NOBODY = 65532
 @pytest.fixture(scope="module")
 def buildah() -> Buildah:
     why = lacks()
-    if why and os.environ.get("CI"):
-        pytest.fail(why)
     if why:
-        pytest.skip(why)
+        lacking(why)
     return Buildah()
 
 
@@ -133,9 +134,8 @@ def test_only_root_owns_what_is_run(daemon_tree: Path) -> None:
 async def running(container: Container, log: Path, *arguments: str) -> AsyncIterator[Daemon]:
     """The daemon of an image, once it is ready."""
     with log.open("wb") as sink:
-        process = await asyncio.create_subprocess_exec(
-            *container.command("run", "--http", "127.0.0.1:0", *arguments), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
-        )
+        command = container.command("run", "--http", "127.0.0.1:0", *arguments)
+        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink)
     started = Daemon(process, log)
     try:
         await started.ready()
@@ -145,17 +145,24 @@ async def running(container: Container, log: Path, *arguments: str) -> AsyncIter
         assert "Traceback" not in started.log(), started.log()
 
 
-def child_of(pid: int) -> int:
-    """The first process of the namespace that `unshare` has forked."""
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0])
+def owner_of_child(pid: int) -> int:
+    """Who runs the first process of the namespace that `unshare` has forked."""
+    child = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0]
+    return Path(f"/proc/{child}").stat().st_uid
+
+
+def declare(manifests: Path, age: str) -> None:
+    """A manifest, in one step."""
+    manifests.mkdir(exist_ok=True)
+    (manifests / "new").write_text(STREAM.format(age=age), encoding="utf-8")
+    (manifests / "new").rename(manifests / "orders.yaml")
 
 
 async def test_the_daemon_runs_as_nobody_in_a_tree_that_is_read_only(
     daemon_image: Image, daemon_tree: Path, server: Server, wire: Wire, tmp_path: Path
 ) -> None:
     manifests = tmp_path / "manifests"
-    manifests.mkdir()
-    (manifests / "orders.yaml").write_text(STREAM.format(age="1h"), encoding="utf-8")
+    declare(manifests, "1h")
     environ = {"NATS_URL": server.url, "RECONCILER_OWNER": "shop", "RECONCILER_FILE": "/manifests"}
     container = Container(daemon_image, daemon_tree, {"/manifests": (manifests, "ro")}, environ)
     shell = ["sh", "-c", "id -u; id -g; grep CapBnd /proc/self/status; touch /x /opt/reconciler/x /manifests/x 2>&1"]
@@ -167,13 +174,10 @@ async def test_the_daemon_runs_as_nobody_in_a_tree_that_is_read_only(
     async with running(container, tmp_path / "log") as daemon:
         await daemon.until(settled)
         assert (await wire.stream_info("ORDERS"))["config"]["max_age"] == 3600 * 10**9
-        owner = Path(f"/proc/{child_of(daemon.pid)}").stat().st_uid
-        assert owner == NOBODY
-        (manifests / "new").write_text(STREAM.format(age="2h"), encoding="utf-8")
-        (manifests / "new").rename(manifests / "orders.yaml")
-        await daemon.until(lambda _: "applied" in json.dumps(daemon.lines("change.ended")[1:]))
+        assert owner_of_child(daemon.pid) == NOBODY
+        declare(manifests, "2h")
+        await daemon.until(lambda _: len(daemon.lines("change.ended")) == 2)
         assert (await wire.stream_info("ORDERS"))["config"]["max_age"] == 7200 * 10**9
-    assert not list(daemon_tree.glob("x"))
 
 
 def test_the_planner_plans_and_commits_as_nobody_in_a_tree_that_is_read_only(

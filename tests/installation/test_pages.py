@@ -1,7 +1,7 @@
-"""The pages on installing and operating do what they show; what needs a machine of its own is named here, with the test that stands for it.
+"""The pages on installing and operating do what they show; what needs a machine of its own is named, with the test that does it.
 
-There is no release on the package index yet. So pip is offered the wheel of this checkout as if there were (PIP_FIND_LINKS): what a page says
-about the name is followed to the letter, what the index would answer is not shown.
+There is no release on the package index yet. So pip is offered the wheel of this checkout, as if there were (PIP_FIND_LINKS): what
+a page says is followed to the letter, what the index would answer is not shown.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster.servers import free_ports
 from tests.support.installing import ROOT, checkout, pip_environ, wheel
 from tests.support.pages.following import FENCE, follow, replaced
 from tests.support.server.process import Server
@@ -52,7 +53,8 @@ def environ(home: Path, server: Server) -> dict[str, str]:
 
 def commands_for_elsewhere(page: str) -> list[str]:
     """The lines of the `sh` blocks of a page; a line that ends in a backslash goes on."""
-    blocks = [body.replace("\\\n", "") for language, body in FENCE.findall((DOCS / page).read_text(encoding="utf-8")) if language == "sh"]
+    text = (DOCS / page).read_text(encoding="utf-8")
+    blocks = [body.replace("\\\n", "") for language, body in FENCE.findall(text) if language == "sh"]
     return [line.strip() for body in blocks for line in body.splitlines()]
 
 
@@ -85,7 +87,7 @@ def test_the_page_on_operating_does_what_it_shows(server: Server, tmp_path: Path
     here = tmp_path / "here"
     here.mkdir()
     text = (DOCS / "operating.md").read_text(encoding="utf-8")
-    addresses = {address: f"127.0.0.1:{free_port()}" for address in ("127.0.0.1:8080", "127.0.0.1:8081")}
+    addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in zip((8080, 8081), free_ports(2), strict=True)}
     try:
         follow(replaced(text, addresses), here, environ(tmp_path, server) | {"RECONCILER_HTTP": addresses["127.0.0.1:8080"]})
     finally:

@@ -1,4 +1,4 @@
-"""The pre-commit hook, run by pre-commit as a team uses it: from a repository at a revision, by the configuration of the documentation."""
+"""The pre-commit hook, run by pre-commit as a team uses it: from a repository, at a revision, configured as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pip needs to install for a test as it does on this machine: where packages come from, and what was fetched before."""
+"""What tests install from: this checkout, its wheel, pip with what it has fetched; and what they do where something is missing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
+def lacking(why: str) -> NoReturn:
+    """Skips the test, with what is missing and how to have it; where everything has to be tested, that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
 def pip_environ() -> dict[str, str]:
-    """pip's own variables; the cache is the user's, wherever HOME points."""
+    """The variables of pip; its cache is the user's, wherever HOME points."""
     found = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_CERT_", "REQUESTS_CA_"))}
     said = subprocess.run([sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=True).stdout
     return found | {"PIP_CACHE_DIR": said.strip()}

@@ -1,7 +1,7 @@
-"""Builds the Dockerfile's targets with buildah, which needs no engine: the real instructions, the real layers, the real configuration.
+"""Builds the Dockerfile's targets with buildah, which needs no engine: its instructions, its layers, its configuration.
 
-What the Dockerfile begins with is pulled; where no registry can be reached, Debian's packages make what stands in for it: the same
-release of Debian, slim in the same way, with Debian's Python in the place of the other. It is said which of the two it was.
+What the Dockerfile begins with is pulled. Where no registry can be reached, Debian's packages make what stands in for it, and it says
+so: the same release of Debian, slim in the same way, with Debian's Python in the place of the other.
 
 Invariant: everything lies in one folder of the cache, and no container is left there.
 """
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,9 +28,11 @@ PULL_SECONDS = 120
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _SLIM = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "info", "locale", "man")]
 _PACKAGES = "ca-certificates,netbase,python3,python3-pip,python3-venv,tzdata"
-_PYTHON = "rm \"$1\"/usr/lib/python3*/EXTERNALLY-MANAGED; ln -s /usr/bin/python3 \"$1\"/usr/local/bin/python"
-_NETWORK = (
-    f"cp {_CERTIFICATES} \"$1\"{_CERTIFICATES}; printf '[global]\\ncert = {_CERTIFICATES}\\n' > \"$1\"/etc/pip.conf; rm -rf \"$1\"/usr/share/man"
+_HOOKS = (
+    'rm -r "$1"/usr/lib/python3*/EXTERNALLY-MANAGED "$1"/usr/share/man',
+    'ln -s /usr/bin/python3 "$1"/usr/local/bin/python',
+    f'cp {_CERTIFICATES} "$1"{_CERTIFICATES}',
+    f"""printf '[global]\\ncert = {_CERTIFICATES}\\n' > "$1"/etc/pip.conf""",
 )
 
 
@@ -37,7 +40,7 @@ def lacks() -> str:
     """What keeps this machine from building images; empty when nothing does."""
     if os.geteuid() != 0:
         return "images are built and run by root (sudo make test-images)"
-    missing = [name for name in ("buildah", "mmdebstrap", "unshare") if shutil.which(name) is None]
+    missing = [name for name in ("buildah", "mmdebstrap", "setpriv", "unshare") if shutil.which(name) is None]
     return f"{' and '.join(missing)} missing (apt-get install buildah mmdebstrap)" if missing else ""
 
 
@@ -72,8 +75,6 @@ class Buildah:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "tmp").mkdir(exist_ok=True)
         self.base = re.findall(r"^FROM (\S+) AS base$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)[0]
-        self.stands_in = ""
-        """What the images are built on, if not on what the Dockerfile says."""
 
     def __call__(self, *arguments: str | Path, seconds: float = BUILD_SECONDS) -> str:
         """Run it; what it printed."""
@@ -103,13 +104,13 @@ class Buildah:
                 self._from_debian(name)
                 marked.touch()
         if marked.exists():
-            self.stands_in = f"Debian's packages stand in for {self.base}: no registry could be reached"
+            print(f"Debian's packages stand in for {self.base}: no registry could be reached", file=sys.__stderr__)
 
     def _from_debian(self, name: str) -> None:
         release = self.base.rpartition("-")[2]
         archive = self._folder / "tmp" / "base.tar"
         command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={_PACKAGES}", *_SLIM]
-        command += [f"--customize-hook={hook}" for hook in (_PYTHON, _NETWORK)]
+        command += [f"--customize-hook={hook}" for hook in _HOOKS]
         subprocess.run([*command, release, str(archive), "http://deb.debian.org/debian"], check=True, timeout=BUILD_SECONDS)
         container = self("from", "scratch")
         try:

@@ -1,4 +1,4 @@
-"""Runs what an image has, as an engine would with `--read-only`: its entry point, environment and user, no rights, nothing to write to.
+"""Runs an image as an engine does with `--read-only`: its entry point, environment and user, no rights, nothing to write to.
 
 Invariant: nothing is left of it when the process has ended, since it lives in namespaces of its own.
 """
