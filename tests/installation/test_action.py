@@ -1,6 +1,6 @@
 """The GitHub action: a pull request is planned, its comment renewed, and its merge applied, in the workflow of the documentation.
 
-Its steps run as GitHub runs them, on a checkout of a bare repository, against a server that grants each user no more than it needs.
+Its steps run as GitHub runs them, on a checkout of a bare repository, against a server that grants each user only what it needs.
 """
 
 from __future__ import annotations
@@ -145,6 +145,33 @@ def team(tmp_path: Path) -> Iterator[Team]:
         yield Team(tmp_path, server, operator, pages)
 
 
+def checked(schema: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """What GitHub's schema says of a file."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_action_and_the_workflow_are_what_github_accepts(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    found = _WORKFLOW.search(page)
+    assert found
+    workflow = tmp_path / "workflow.yml"
+    workflow.write_text(found[1], encoding="utf-8")
+    for schema, path in (("github-actions", ROOT / "action.yml"), ("github-workflows", workflow)):
+        said = checked(schema, path)
+        assert said.returncode == 0, said.stdout
+    workflow.write_text(found[1].replace("runs-on:", "run-on:"), encoding="utf-8")
+    assert checked("github-workflows", workflow).returncode == 1
+
+
+def test_no_input_reaches_a_shell_except_as_a_variable() -> None:
+    """An expression inside a script would run what somebody writes into a pull request."""
+    steps = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
+    scripts = [step["run"] for step in steps if "run" in step]
+    assert len(scripts) == 2
+    assert not [script for script in scripts if "${{" in script]
+
+
 def test_a_pull_request_is_planned_and_its_merge_applied(team: Team) -> None:
     team.write("payments.yaml", STREAM.format(name="PAYMENTS"), "payments")
     planned = team.pull_request("payments")
@@ -219,9 +246,8 @@ def test_what_the_guard_refuses_fails_with_3_and_shows_the_plan(team: Team) -> N
     assert len(team.streams()) == 20
 
 
-@pytest.mark.parametrize("token", ["of-a-fork", ""])
-def test_a_comment_that_may_not_be_written_is_a_warning(team: Team, token: str) -> None:
-    planned = team.pull_request("main", token=token)
+def test_a_comment_that_may_not_be_written_is_a_warning(team: Team) -> None:
+    planned = team.pull_request("main", token="of-a-fork")
     assert planned.code == 0
     assert "::warning::the plan is in the log and in the summary, but not on the pull request: GitHub answered 403" in planned.log
     assert "pull-requests: write" in planned.log
@@ -237,6 +263,7 @@ def test_a_pull_request_without_secrets_says_that_nats_refuses(team: Team) -> No
     assert "refused the login" in comment
 
 
+@pytest.mark.thorough(also="tests/installation/test_action.py::test_a_pull_request_is_planned_and_its_merge_applied")
 def test_a_command_that_is_none_is_refused(team: Team) -> None:
     team.workflow["jobs"]["plan"]["steps"][-1]["with"]["command"] = "destroy"
     planned = team.pull_request("main")
@@ -244,6 +271,7 @@ def test_a_command_that_is_none_is_refused(team: Team) -> None:
     assert "command is 'destroy'; it is plan or apply" in planned.log
 
 
+@pytest.mark.thorough(also="tests/installation/test_action.py::test_a_pull_request_is_planned_and_its_merge_applied")
 def test_a_plan_for_another_environment_is_another_comment(team: Team) -> None:
     team.pull_request("main")
     team.workflow["jobs"]["plan"]["steps"][-1]["with"]["owner"] = "shop-of-others"
@@ -251,6 +279,7 @@ def test_a_plan_for_another_environment_is_another_comment(team: Team) -> None:
     assert len(team.comments.of[7]) == 2
 
 
+@pytest.mark.thorough(also="tests/installation/test_action.py::test_a_pull_request_is_planned_and_its_merge_applied")
 def test_no_comment_is_written_where_none_is_wanted(team: Team) -> None:
     team.workflow["jobs"]["plan"]["steps"][-1]["with"]["comment"] = False
     assert team.pull_request("main").code == 0

@@ -1,7 +1,7 @@
 """The pages on installing and operating do what they show; what needs a machine of its own is named, with the test that does it.
 
-There is no release on the package index yet. So pip is offered the wheel of this checkout, as if there were (PIP_FIND_LINKS): what
-a page says is followed to the letter, what the index would answer is not shown.
+There is no release on the package index yet. So pip is offered the wheel of this checkout, as if there were (PIP_FIND_LINKS):
+what a page says is followed to the letter, what the index would answer is not shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests install from: this checkout, its wheel, pip with what it has fetched; and what they do where something is missing."""
+"""What tests install from: this checkout, its wheel, pip with what it has fetched; and what to do where something lacks."""
 
 from __future__ import annotations
 

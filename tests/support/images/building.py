@@ -1,7 +1,7 @@
 """Builds the Dockerfile's targets with buildah, which needs no engine: its instructions, its layers, its configuration.
 
-What the Dockerfile begins with is pulled. Where no registry can be reached, Debian's packages make what stands in for it, and it says
-so: the same release of Debian, slim in the same way, with Debian's Python in the place of the other.
+What the Dockerfile begins with is pulled. Where no registry can be reached, packages of Debian stand in for it, which it says:
+the same release of Debian, slim in the same way, with Debian's Python in the place of the other.
 
 Invariant: everything lies in one folder of the cache, and no container is left there.
 """
