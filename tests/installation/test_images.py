@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -32,6 +33,9 @@ COMPILERS = re.compile(
 PROGRAMS = {"cc", "gcc", "g++", "c++", "cpp", "clang", "ld", "as", "make", "rustc", "go", "java", "javac"}
 STREAM = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {{name: ORDERS}}\nspec: {{subjects: [orders.>], maxAge: {age}}}\n"
 NOBODY = 65532
+PLANNER = ("requirements-runtime.txt", "requirements-planner.txt", "requirements-spark.txt")
+GLIBC = 36
+"""Of bookworm, 2.36."""
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +125,33 @@ def test_the_daemon_has_no_compiler_and_no_java(daemon_tree: Path, planner_tree:
 def test_they_have_what_the_lock_files_name_and_nothing_else(daemon_tree: Path, planner_tree: Path) -> None:
     ours = {"jetstream-reconciler": __version__}
     assert installed(daemon_tree) == locked("requirements-runtime.txt") | ours
-    planner = ("requirements-runtime.txt", "requirements-planner.txt", "requirements-spark.txt")
-    assert installed(planner_tree) == locked(*planner) | ours
+    assert installed(planner_tree) == locked(*PLANNER) | ours
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
+def test_nothing_has_to_be_compiled_for_either_processor(processor: str, tmp_path: Path) -> None:
+    """Everything has a wheel for it, but for what is Python alone: nkeys, and Spark with its jars."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in (*PLANNER, "requirements-build.txt")]
+    entries = {entry for text in texts for entry in re.findall(r"^[a-z0-9].*(?:\n    .*)*", text, re.MULTILINE)}
+    wanted = sorted(entry for entry in entries if not entry.startswith(("nkeys==", "pyspark==")))
+    assert len(entries) - len(wanted) == 2
+    lock = tmp_path / "lock.txt"
+    lock.write_text("\n".join(wanted), encoding="utf-8")
+    platforms = [f"manylinux2014_{processor}", *(f"manylinux_2_{minor}_{processor}" for minor in range(17, GLIBC + 1))]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--ignore-installed",
+        "--no-deps",
+        "--only-binary=:all:",
+    ]
+    command += [f"--platform={platform}" for platform in platforms] + ["--python-version=3.11", "--implementation=cp"]
+    command += [f"--abi={abi}" for abi in ("cp311", "abi3", "none")] + [f"--target={tmp_path / 'nowhere'}"]
+    ran([*command, "--require-hashes", "--requirement", str(lock)])
 
 
 def test_only_root_owns_what_is_run(daemon_tree: Path) -> None:
