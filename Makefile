@@ -20,7 +20,7 @@ MATRIX ?= 2.11.11,2.12.8,2.14.6,2.15.1
 SOAK_RUNS ?= 20
 SOAK_ROOMS ?= test_support.py jetstream engine acceptance
 
-.PHONY: help setup spark run test test-all test-matrix test-kube check format bench docs soak mutants lock clean
+.PHONY: help setup spark run test test-all test-matrix test-kube test-images check format bench docs soak mutants lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,8 +41,7 @@ $(READY): requirements.txt $(RUNS)
 
 spark: $(SPARK) ## Add Spark, hash-checked, for the tests of the planner on Spark (needs Java 17)
 
-$(SPARK): requirements-spark.txt requirements-spark-build.txt | $(READY)
-	$(INSTALL) --require-hashes --requirement requirements-spark-build.txt
+$(SPARK): requirements-spark.txt | $(READY)
 	$(INSTALL) --require-hashes --no-build-isolation --requirement requirements-spark.txt
 	@touch $@
 
@@ -60,6 +59,9 @@ test-matrix: setup ## What depends on the server, on every supported version and
 
 test-kube: setup ## The chart on a real Kubernetes API server, which is built once (needs Go; 5 to 15 minutes)
 	@$(TESTS) --all --side-by-side 2 kube -- -m kube
+
+test-images: setup ## The images, built and run, and the unit under systemd (as root, with buildah and more; 5 to 15 minutes)
+	@$(TESTS) --all --side-by-side 1 installation -- -m images
 
 check: setup ## Lint, types, layers, dependencies, generated docs, chart, Dockerfile
 	$(BIN)/ruff check .

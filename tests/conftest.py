@@ -23,7 +23,7 @@ from tests.support.daemon.engine import Engine, Start, engines
 from tests.support.server.process import Server
 
 _MISSING = pytest.StashKey[list[str]]()
-APART = ("kube",)
+APART = ("images", "kube")
 """Marks of tests that need a machine of their own: they are run by a make target that names their mark, and by nothing else."""
 
 # How long an example takes says nothing on a machine that runs servers beside it.

@@ -32,11 +32,11 @@ OTHERS = "reconciler"
 _INSTALLS = (
     r"\b(?:pip3?|pipx|uv|uvx|pdm|poetry|micropip)\s+(?:install|download|wheel|uninstall|add|run|tool\s+install|pip\s+install)"
 )
-_ARGUMENT = r"\s+[^\s;&|`)]*[^\s,;&|`)]"
+_ARGUMENT = r"[ \t]+[^\s;&|`)]*[^\s,;&|`)]"
 OLD_NAME = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        rf"{_INSTALLS}(?:{_ARGUMENT})*?\s+['\"]?{OTHERS}(?![\w./-])",
+        rf"{_INSTALLS}(?:{_ARGUMENT})*?[ \t]+['\"]?{OTHERS}(?![\w./-])",
         rf"(?<![\w./-]){OTHERS}\[[a-z]+(?:,\s*[a-z]+)*\]",
         rf"(?<![\w./-]){OTHERS}[=~!<>]=\S",
         rf"(?<![\w-]){OTHERS}-[^\s/]*\.(?:whl|tar\.gz)",
@@ -93,6 +93,7 @@ def test_a_line_with_the_old_name_is_found_and_with_the_new_one_is_not(line: str
         "pip install ./reconciler",
         "pip install git+https://example.org/team/reconciler",
         'reconciler = "reconciler.cli.app:main"',
+        "pip install jetstream-reconciler\nreconciler version",
         "PATH=/opt/reconciler/bin:$PATH /opt/reconciler/bin/pip install --no-deps dist/*.whl",
         "reconciler[0]",
     ],
@@ -178,6 +179,24 @@ def test_the_image_is_given_all_that_the_wheel_is_built_from(tmp_path: Path) -> 
     is_as_promised(opened(built(context, tmp_path / "wheel")))
 
 
+def test_the_image_is_built_from_the_lock_files_alone() -> None:
+    """Every index is asked with hashes, and nothing is built with tools that are fetched for it, which nobody has locked."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = re.findall(r"\bpip (?:--python \S+ )?((?:install|wheel|download)\b[^&\n]*)", text)
+    assert len(commands) >= 5
+    for command in commands:
+        local = "--no-deps" in command and ("--no-index" in command or "dist/*.whl" in command or command.split()[-1] == ".")
+        assert local or "--require-hashes" in command, command
+        assert command.startswith("install") or "--no-build-isolation" in command, command
+    installed = [
+        name for command in commands for name in re.findall(r"--requirement (\S+)", command) if command.startswith("install")
+    ]
+    assert installed == ["requirements-build.txt"] * len(installed), "all others are built first, without isolation"
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").split("\n")
+    copied = {name for line in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE) for name in line.split()}
+    assert {f"!{name.rstrip('/')}" for name in copied} == {line for line in allowed if line.startswith("!")}
+
+
 # -- what is installed where ----------------------------------------------------------------------------------------------------
 
 
@@ -216,7 +235,7 @@ def test_make_run_installs_what_runs_and_nothing_else() -> None:
     assert embedded == direct(*extras["embedded"])
     assert {"hatchling", "editables"} <= build
     of_others = {name for extra, names in extras.items() if extra != "embedded" for name in direct(*names)}
-    assert (runtime | embedded | build) & of_others == {"hatchling", "editables"}
+    assert (runtime | embedded | build) & of_others == {"editables", "hatchling", "setuptools", "wheel"}
     assert not (runtime | embedded | build) & {"numpy", "pandas", "pyarrow", "pyspark", "py4j"}
 
 

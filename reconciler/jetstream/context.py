@@ -22,8 +22,8 @@ KEYS = ("url", *_LOGIN, *_TLS, *_JETSTREAM, "inbox_prefix", "socks_proxy")
 
 def directory(environ: Mapping[str, str]) -> Path:
     """Where natscli keeps its files for this user."""
-    base = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME") or "~").expanduser() / ".config")
-    return Path(base) / "nats"
+    base = environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else _home(environ) / ".config") / "nats"
 
 
 def known(environ: Mapping[str, str]) -> list[str]:
@@ -65,6 +65,14 @@ def load(name: str, environ: Mapping[str, str]) -> dict[str, str]:
     if "creds" in values:
         values["creds"] = Template(values["creds"]).safe_substitute(environ)
     return values
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    """As a shell has it; a user without a name, as in a container, lives at the root."""
+    try:
+        return Path(environ.get("HOME") or "~").expanduser()
+    except RuntimeError:
+        return Path("/")
 
 
 def _path(name: str, environ: Mapping[str, str]) -> Path:

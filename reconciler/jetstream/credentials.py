@@ -75,7 +75,7 @@ def _existing(path: str) -> str | None:
     if not path:
         return None
     _read(path, "TLS file")
-    return str(Path(path).expanduser())
+    return str(_expanded(path))
 
 
 def _credentials_file(path: str) -> RawCredentials:
@@ -107,8 +107,16 @@ def _checked_seed(seed: str, source: str) -> str:
 
 def _read(path: str, what: str) -> str:
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
+        return _expanded(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         msg = f"the {what} {path} cannot be read: {reason}"
         raise Unreachable(msg) from error
+
+
+def _expanded(path: str) -> Path:
+    """`~` as a shell has it; a user without a home has none, and the file is not found."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

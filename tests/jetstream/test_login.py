@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import os
 import re
 import time
@@ -16,6 +13,7 @@ import pytest
 
 from reconciler.errors import Unreachable
 from tests.support.account.connecting import Connect
+from tests.support.account.credentials import Operator
 from tests.support.server.certificates import Pki
 from tests.support.server.process import Server
 
@@ -120,51 +118,15 @@ async def test_nkeys(tmp_path: Path, connect: Connect) -> None:
 
 
 async def test_credentials_file_and_jwt(tmp_path: Path, connect: Connect) -> None:
-    operator, user = Identity(nkeys.PREFIX_BYTE_OPERATOR), Identity(nkeys.PREFIX_BYTE_USER)
-    system, account = Identity(nkeys.PREFIX_BYTE_ACCOUNT), Identity(nkeys.PREFIX_BYTE_ACCOUNT)
-    limits = dict.fromkeys(["subs", "data", "payload", "imports", "exports", "conn", "leaf"], -1)
-    accounts = {each.public: operator.sign(each, "account", {"limits": limits}) for each in (system, account)}
-    user_jwt = account.sign(user, "user", {"subs": -1, "data": -1, "payload": -1})
-    config = (
-        f"operator: {operator.sign(operator, 'operator', {})}\nsystem_account: {system.public}\n"
-        f"resolver: MEMORY\nresolver_preload: {json.dumps(accounts)}"
-    )
+    operator = Operator()
+    user = operator.user()
     creds = tmp_path / "user.creds"
-    creds.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n*** IMPORTANT ***\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
-    )
-    server = Server(tmp_path / "s", config=config)
-    server.launch()
-    try:
+    creds.write_text(user.credentials)
+    with Server(tmp_path / "s", config=operator.config) as server:
         assert (await connect(server.url, creds=str(creds))).connected
-        assert (await connect(server.url, jwt=user_jwt, seed=user.seed)).connected
+        assert (await connect(server.url, jwt=user.jwt, seed=user.seed)).connected
         with pytest.raises(Unreachable, match="refused the login"):
-            await connect(server.url, jwt=user_jwt, seed=Identity(nkeys.PREFIX_BYTE_USER).seed)
-    finally:
-        server.stop()
-
-
-class Identity:
-    """An nkey that can sign JWTs as `nsc` does."""
-
-    def __init__(self, prefix: int) -> None:
-        self.seed = nkeys.encode_seed(os.urandom(32), prefix).decode()
-        self._pair = nkeys.from_seed(bytearray(self.seed.encode()))
-        self.public: str = self._pair.public_key.decode()
-
-    def sign(self, subject: Identity, kind: str, body: dict[str, object]) -> str:
-        """A JWT about `subject`, issued by this identity."""
-        claims: dict[str, object] = {"iat": int(time.time()), "iss": self.public, "sub": subject.public, "name": kind}
-        claims["nats"] = {**body, "type": kind, "version": 2}
-        claims["jti"] = base64.b32encode(hashlib.sha256(json.dumps(claims).encode()).digest()).decode().rstrip("=")
-        parts = [_encoded({"typ": "JWT", "alg": "ed25519-nkey"}), _encoded(claims)]
-        signature: bytes = self._pair.sign(".".join(parts).encode())
-        return ".".join([*parts, base64.urlsafe_b64encode(signature).decode().rstrip("=")])
-
-
-def _encoded(document: dict[str, object]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+            await connect(server.url, jwt=user.jwt, seed=operator.user().seed)
 
 
 async def test_a_name_that_does_not_exist(connect: Connect) -> None:

@@ -40,6 +40,19 @@ def test_defaults() -> None:
     assert {value.name for value in resolved.view} == set(FLAGS)
 
 
+def test_a_user_without_a_name_and_a_home_has_no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, or as a service under a user of its own."""
+
+    def nobody(_: int) -> object:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert origin(resolve({}, {}, None), "server") == ("nats://127.0.0.1:4222", "default")
+    with pytest.raises(UsageError, match=r"no /\.config/nats/context/prod\.json"):
+        resolve({}, {}, "prod")
+
+
 def test_flag_beats_environment_beats_context_beats_default(home: dict[str, str]) -> None:
     environ = {**home, "NATS_URL": "nats://env:1, nats://env:2"}
     assert origin(resolve({"server": "nats://flag:1"}, environ, "prod"), "server") == ("nats://flag:1", "flag")
