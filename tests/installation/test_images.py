@@ -18,12 +18,12 @@ import pytest
 from reconciler import __version__
 from tests.support.account.wire import Wire
 from tests.support.daemon.process import Daemon, settled
-from tests.support.images.building import ROOT, Buildah, Image, lacks
+from tests.support.images.building import ROOT, Buildah, Image
 from tests.support.images.running import Container
-from tests.support.installing import lacking
 from tests.support.partitions.files import Desk
 from tests.support.partitions.files import desk as made
 from tests.support.server.process import Server
+from tests.support.skipped import lacking, needs
 
 pytestmark = [pytest.mark.images, pytest.mark.timeout(3600), pytest.mark.xdist_group("images")]
 
@@ -40,9 +40,9 @@ GLIBC = 36
 
 @pytest.fixture(scope="module")
 def buildah() -> Buildah:
-    why = lacks()
-    if why:
-        lacking(why)
+    if os.geteuid() != 0:
+        lacking("root", "builds and runs images: sudo make test-images")
+    needs("buildah", "buildah", "mmdebstrap", "setpriv", "unshare", package="buildah mmdebstrap util-linux")
     return Buildah()
 
 

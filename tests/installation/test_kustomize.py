@@ -17,14 +17,15 @@ import yaml
 
 from reconciler import __version__
 from tests.support.account.wire import Wire
+from tests.support.chart.helm import CHART, ROOT, only, rendered
+from tests.support.chart.volumes import projected
 from tests.support.daemon.process import Daemon, settled
-from tests.support.installing import ROOT, lacking
 from tests.support.server.binaries import cache
 from tests.support.server.process import Server
+from tests.support.skipped import lacking
 
 Json = dict[str, Any]
 FOLDER = ROOT / "deploy" / "kustomize"
-CHART = ROOT / "charts" / "reconciler"
 MODULE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
 VERSIONS = ("1.29", "1.37")
 
@@ -35,10 +36,10 @@ def kustomize() -> list[str]:
     for command in (["kustomize", "build"], ["kubectl", "kustomize"], [str(built / "kustomize"), "build"]):
         if shutil.which(command[0]):
             return command
-    if shutil.which("go"):
-        subprocess.run(["go", "install", MODULE], env={**os.environ, "GOBIN": str(built)}, check=True, capture_output=True)
-        return [str(built / "kustomize"), "build"]
-    return lacking("kustomize, kubectl or go missing (kustomize or kubectl from kubernetes.io, or apt-get install golang)")
+    if not shutil.which("go"):
+        lacking("Kustomize", "kubectl, kustomize or go is not installed: apt-get install golang-go")
+    subprocess.run(["go", "install", MODULE], env={**os.environ, "GOBIN": str(built)}, check=True, capture_output=True)
+    return [str(built / "kustomize"), "build"]
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +48,6 @@ def objects() -> list[Json]:
     done = subprocess.run([*kustomize(), str(FOLDER / "example")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
-
-
-def only(objects: list[Json], kind: str, beginning: str = "") -> Json:
-    """The one of that kind whose name begins like that."""
-    (found,) = (one for one in objects if one["kind"] == kind and one["metadata"]["name"].startswith(beginning))
-    return found
 
 
 def pod(objects: list[Json]) -> Json:
@@ -93,22 +88,11 @@ def test_what_refers_to_something_finds_it(objects: list[Json]) -> None:
     assert [port["targetPort"] for port in only(objects, "Service")["spec"]["ports"]] == [container["ports"][0]["name"]]
     volumes = {volume["name"]: volume for volume in started["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
-    manifests = only(objects, "ConfigMap", "reconciler-manifests")["metadata"]["name"]
+    manifests = only(objects, "ConfigMap", "-manifests")["metadata"]["name"]
     assert volumes["manifests"]["configMap"]["name"] == manifests == "reconciler-manifests", "no hash, no restart"
     settings = container["envFrom"][0]["configMapRef"]["name"]
     assert re.fullmatch(r"reconciler-[a-z0-9]{10}", settings), "a hash, so a restart"
     assert container["image"].endswith(f":{__version__}")
-
-
-def swapped(folder: Path, texts: Json, number: int) -> None:
-    """What the kubelet does about a ConfigMap: a folder of its own, and a link that is moved."""
-    (folder / f"..{number}").mkdir(parents=True)
-    for name, text in texts.items():
-        (folder / f"..{number}" / name).write_text(text, encoding="utf-8")
-        if not (folder / name).is_symlink():
-            (folder / name).symlink_to(f"..data/{name}")
-    (folder / "..new").symlink_to(f"..{number}")
-    (folder / "..new").rename(folder / "..data")
 
 
 async def test_what_the_example_starts_is_ready_and_takes_up_other_manifests(
@@ -121,8 +105,8 @@ async def test_what_the_example_starts_is_ready_and_takes_up_other_manifests(
     assert environ.pop("NATS_CREDS").startswith(f"{credentials}/")
     (mounted,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "manifests")
     assert environ["RECONCILER_FILE"] == mounted
-    manifests = only(objects, "ConfigMap", "reconciler-manifests")["data"]
-    swapped(tmp_path / "manifests", manifests, 1)
+    manifests = only(objects, "ConfigMap", "-manifests")["data"]
+    projected(tmp_path / "manifests", {name: text.encode() for name, text in manifests.items()}, 0o644)
     environ |= {"NATS_URL": server.url, "RECONCILER_FILE": str(tmp_path / "manifests")}
     arguments = ["127.0.0.1:0" if each == ":8080" else each for each in container["args"]]
     with (tmp_path / "log").open("wb") as log:
@@ -134,21 +118,18 @@ async def test_what_the_example_starts_is_ready_and_takes_up_other_manifests(
         await daemon.until(settled)
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert (await daemon.get(container[probe]["httpGet"]["path"]))[0] == 200
-        swapped(tmp_path / "manifests", {name: text.replace("7d", "8d") for name, text in manifests.items()}, 2)
+        changed = {name: text.replace("7d", "8d").encode() for name, text in manifests.items()}
+        projected(tmp_path / "manifests", changed, 0o644)
         await daemon.until(lambda _: len(daemon.lines("change.ended")) == 3)
         assert (await wire.stream_info("ORDERS"))["config"]["max_age"] == 8 * 86400 * 10**9
     finally:
         await daemon.kill()
 
 
-@pytest.mark.skipif(not CHART.exists(), reason="there is no chart in this checkout")
 def test_the_base_is_the_daemon_of_the_chart(objects: list[Json]) -> None:
     """What both say, they say alike: nobody finds out about a probe or a right by changing from the one to the other."""
-    helm = str(Path(sys.executable).with_name("helm"))
-    values = ["--values", str(CHART / "ci" / "configmap-values.yaml")]
-    values += ["--set", "replicas=2", "--set", "source.configMap.name=reconciler-manifests"]
-    done = subprocess.run([helm, "template", "reconciler", str(CHART), *values], capture_output=True, text=True, check=True)
-    chart = [one for one in yaml.safe_load_all(done.stdout) if one]
+    values = {"replicas": 2, "source": {"configMap": {"name": "reconciler-manifests"}}}
+    chart = rendered(CHART / "ci" / "configmap-values.yaml", values, release="reconciler")
     theirs, ours = only(chart, "Deployment")["spec"], only(objects, "Deployment")["spec"]
     assert theirs["replicas"] == ours["replicas"]
     templates = [theirs["template"]["spec"], ours["template"]["spec"]]

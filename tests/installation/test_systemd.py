@@ -21,21 +21,15 @@ from tests.support.account.credentials import Operator
 from tests.support.account.wire import Wire
 from tests.support.clock.until import until
 from tests.support.daemon.process import Daemon, settled
-from tests.support.installing import ROOT, checkout, lacking, pip_environ
+from tests.support.installing import ROOT, checkout, pip_environ
 from tests.support.pages.following import FENCE
 from tests.support.server.process import Server
+from tests.support.skipped import lacking, needs
 
 UNITS = ROOT / "deploy" / "systemd"
 STREAM = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {{name: ORDERS}}\nspec: {{subjects: [orders.>], maxAge: {age}}}\n"
 EXPOSED = 20
 """In tenths; 100 is a service without any protection."""
-
-
-def needs(*programs: str, package: str) -> None:
-    """Skips the test where a program is missing; where everything has to be tested, that is a failure."""
-    missing = [name for name in programs if shutil.which(name) is None]
-    if missing:
-        lacking(f"{' and '.join(missing)} missing (apt-get install {package})")
 
 
 async def lives(wire: Wire, hours: int) -> bool:
@@ -68,7 +62,7 @@ def units(tmp_path: Path) -> Path:
 
 
 def test_systemd_accepts_the_units(units: Path) -> None:
-    needs("systemd-analyze", package="systemd")
+    needs("systemd", "systemd-analyze", package="systemd")
     names = sorted(path.name for path in units.iterdir() if path.is_file())
     assert names == ["reconciler-pull.service", "reconciler-pull.timer", "reconciler.service"]
     environ = {**os.environ, "SYSTEMD_UNIT_PATH": f"{units}:"}
@@ -82,7 +76,7 @@ def test_systemd_accepts_the_units(units: Path) -> None:
 
 
 def test_the_daemon_is_well_protected_from_what_it_reads(units: Path) -> None:
-    needs("systemd-analyze", package="systemd")
+    needs("systemd", "systemd-analyze", package="systemd")
     command = ["systemd-analyze", "security", "--offline=yes", f"--threshold={EXPOSED}", str(units / "reconciler.service")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
@@ -193,8 +187,8 @@ class Booted:
 @pytest.fixture
 def booted(tmp_path: Path) -> Iterator[Booted]:
     if os.geteuid():
-        lacking("a machine is started by root (sudo make test-images)")
-    needs("systemd-nspawn", package="systemd-container")
+        lacking("root", "starts a machine: sudo make test-images")
+    needs("systemd", "systemd-nspawn", package="systemd-container")
     copy = checkout(tmp_path / "checkout")
     binds = [path for path in ("/etc/ssl", "/etc/alternatives", "/etc/nsswitch.conf") if Path(path).exists()]
     cache = pip_environ()["PIP_CACHE_DIR"]

@@ -1,4 +1,4 @@
-"""What tests install from: this checkout, its wheel, pip with what it has fetched; and what to do where something lacks."""
+"""What tests install from: this checkout, its wheel, pip with what it has fetched."""
 
 from __future__ import annotations
 
@@ -6,18 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
-
-
-def lacking(why: str) -> NoReturn:
-    """Skips the test, with what is missing and how to have it; where everything has to be tested, that is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(why)
-    pytest.skip(why)
 
 
 def pip_environ() -> dict[str, str]:

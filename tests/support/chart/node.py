@@ -12,7 +12,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,13 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.chart import sandbox
 from tests.support.chart.helm import containers
 from tests.support.chart.image import Image, files, links, tree
 from tests.support.chart.volumes import Volumes
 from tests.support.clock.until import glances
+from tests.support.skipped import lacking, needs
 
 Json = dict[str, Any]
 _UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
@@ -37,14 +35,9 @@ _REFERENCE = re.compile(r"\$\((\w+)\)")
 
 def needs_root() -> None:
     """Skips the test where nobody may run something as another user; where everything has to be tested, that is a failure."""
-    missing = [name for name in ("unshare", "ip") if shutil.which(name) is None]
-    why = f"{' and '.join(missing)} missing (Debian: util-linux, iproute2)" if missing else ""
     if os.geteuid() != 0:
-        why = "runs a container as another user, which only root may do (sudo make test ROOM=chart)"
-    if why and os.environ.get("CI"):
-        pytest.fail(why)
-    if why:
-        pytest.skip(why)
+        lacking("root", "runs a container as another user: sudo make test ROOM=chart")
+    needs("containers", "unshare", "ip", package="util-linux iproute2")
 
 
 @dataclass

@@ -32,8 +32,8 @@ class Volumes:
                 self._secret(volume["secret"], path, group)
 
     def publish(self, name: str, texts: Mapping[str, str]) -> None:
-        """New content of a ConfigMap: a folder of its own, and a link that is swapped."""
-        _projected(self.at[name], {key: text.encode() for key, text in texts.items()}, 0o644)
+        """New content of a ConfigMap."""
+        projected(self.at[name], {key: text.encode() for key, text in texts.items()}, 0o644)
 
     def sync(self, name: str, origin: Path) -> str:
         """What git-sync does about a new commit: a worktree beside the others, and a link that is swapped; the commit."""
@@ -51,17 +51,19 @@ class Volumes:
     def _secret(self, source: Json, path: Path, group: int) -> None:
         content = self.secrets[source["secretName"]]
         items = source.get("items", [{"key": key, "path": key} for key in content])
-        _projected(path, {item["path"]: content[item["key"]] for item in items}, source["defaultMode"], group)
+        projected(path, {item["path"]: content[item["key"]] for item in items}, source["defaultMode"], group)
 
 
-def _projected(path: Path, files: Mapping[str, bytes], mode: int, group: int = 0) -> None:
+def projected(path: Path, files: Mapping[str, bytes], mode: int, group: int = 0) -> None:
+    """What the kubelet does about a ConfigMap or Secret: a folder of its own, and a link that is swapped."""
     made = path / f"..{hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]}"
     for name, data in files.items():
         file = made / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         file.chmod(mode)
-        os.chown(file, 0, group)
+        if group:
+            os.chown(file, 0, group)
     following = path / "..data_tmp"
     following.symlink_to(made.name)
     following.replace(path / "..data")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,14 +33,6 @@ _HOOKS = (
     f'cp {_CERTIFICATES} "$1"{_CERTIFICATES}',
     f"""printf '[global]\\ncert = {_CERTIFICATES}\\n' > "$1"/etc/pip.conf""",
 )
-
-
-def lacks() -> str:
-    """What keeps this machine from building images; empty when nothing does."""
-    if os.geteuid() != 0:
-        return "images are built and run by root (sudo make test-images)"
-    missing = [name for name in ("buildah", "mmdebstrap", "setpriv", "unshare") if shutil.which(name) is None]
-    return f"{' and '.join(missing)} missing (apt-get install buildah mmdebstrap)" if missing else ""
 
 
 class Image:

@@ -5,20 +5,14 @@ Invariant: where they are missing a test is skipped, pytest counts it and says w
 
 from __future__ import annotations
 
-import os
 import shutil
 
-import pytest
-
-from tests.support.skipped import NO_PROMETHEUS
+from tests.support.skipped import lacking
 
 
 def program(name: str) -> str:
     """Where it is."""
     found = shutil.which(name)
-    if found is not None:
-        return found
-    lack = f"{NO_PROMETHEUS}{name} is not installed: apt-get install prometheus"
-    if os.environ.get("CI"):
-        pytest.fail(lack)
-    pytest.skip(lack)
+    if found is None:
+        lacking("Prometheus", f"{name} is not installed: apt-get install prometheus")
+    return found
