@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler import __version__
 from tests.support.account.wire import Wire
-from tests.support.daemon.process import Daemon, settled
-from tests.support.images.building import ROOT, Buildah, Image
-from tests.support.images.running import Container
-from tests.support.partitions.files import Desk
-from tests.support.partitions.files import desk as made
+from tests.support.chart.factory import factory
+from tests.support.chart.helm import ROOT, SMALLEST, containers, pod_templates, rendered
+from tests.support.chart.image import Image
+from tests.support.chart.node import container, ran
+from tests.support.chart.volumes import Volumes
+from tests.support.clock.until import until
+from tests.support.daemon.process import settled
+from tests.support.images.building import Built, buildah
 from tests.support.server.process import Server
 from tests.support.skipped import lacking, needs
 
@@ -39,45 +40,35 @@ GLIBC = 36
 
 
 @pytest.fixture(scope="module")
-def buildah() -> Buildah:
+def built() -> Iterator[list[Built]]:
+    """The daemon's and the planner's."""
     if os.geteuid() != 0:
         lacking("root", "builds and runs images: sudo make test-images")
-    needs("buildah", "buildah", "mmdebstrap", "setpriv", "unshare", package="buildah mmdebstrap util-linux")
-    return Buildah()
-
-
-@pytest.fixture(scope="module")
-def daemon_image(buildah: Buildah) -> Image:
-    return buildah.build("daemon")
-
-
-@pytest.fixture(scope="module")
-def planner_image(buildah: Buildah) -> Image:
-    return buildah.build("planner")
+    needs("buildah", "buildah", "mmdebstrap", "unshare", "ip", package="buildah mmdebstrap util-linux iproute2")
+    with buildah() as made:
+        yield made.build("daemon", "planner")
 
 
 @pytest.fixture
-def daemon_tree(daemon_image: Image) -> Iterator[Path]:
-    with daemon_image.tree() as tree:
+def daemon_tree(built: list[Built]) -> Iterator[Path]:
+    with built[0].tree() as tree:
         yield tree
 
 
 @pytest.fixture
-def planner_tree(planner_image: Image) -> Iterator[Path]:
-    with planner_image.tree() as tree:
+def planner_tree(built: list[Built]) -> Iterator[Path]:
+    with built[1].tree() as tree:
         yield tree
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
-    return made(tmp_path, capsys)
+def daemon_image(built: list[Built], daemon_tree: Path) -> Image:
+    return Image.at(daemon_tree, built[0].config)
 
 
-def ran(command: list[str], code: int = 0) -> str:
-    """Run it; what it said."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout or done.stderr
+@pytest.fixture
+def planner_image(built: list[Built], planner_tree: Path) -> Image:
+    return Image.at(planner_tree, built[1].config)
 
 
 def programs(tree: Path) -> set[str]:
@@ -101,14 +92,14 @@ def locked(*names: str) -> dict[str, str]:
     return {pin[1].replace(".", "-"): pin[2] for pin in pins if not any(other in (pin[3] or "") for other in others)}
 
 
-def test_the_labels_say_what_it_is(daemon_image: Image, planner_image: Image) -> None:
+def test_the_labels_say_what_it_is(built: list[Built]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for image, title in ((daemon_image, "reconciler"), (planner_image, "reconciler planner")):
+    for image, title in zip(built, ("reconciler", "reconciler planner"), strict=True):
         labels = {name.removeprefix("org.opencontainers.image."): value for name, value in image.config["Labels"].items()}
         assert (labels["title"], labels["version"], labels["licenses"]) == (title, __version__, project["license"])
         assert labels["base.name"].startswith("docker.io/library/python:3.11-slim")
         assert (image.config["User"], image.config["Entrypoint"]) == (f"{NOBODY}:{NOBODY}", ["reconciler"])
-    assert daemon_image.config["Labels"]["org.opencontainers.image.description"] == project["description"]
+    assert built[0].config["Labels"]["org.opencontainers.image.description"] == project["description"]
 
 
 def test_the_daemon_has_no_compiler_and_no_java(daemon_tree: Path, planner_tree: Path) -> None:
@@ -117,7 +108,7 @@ def test_the_daemon_has_no_compiler_and_no_java(daemon_tree: Path, planner_tree:
     assert len(packages) > 50
     assert [name for name in packages if COMPILERS.match(name)] == []
     assert programs(daemon_tree) & PROGRAMS == set()
-    assert list(daemon_tree.rglob("libjvm.so")) == []
+    assert [path for name in ("libjvm.so", "cc1", "collect2") for path in daemon_tree.rglob(name)] == []
     assert {"java", "git", "ssh"} <= programs(planner_tree), "the same look finds what is there"
     assert list(planner_tree.rglob("libjvm.so"))
 
@@ -151,7 +142,8 @@ def test_nothing_has_to_be_compiled_for_either_processor(processor: str, tmp_pat
     ]
     command += [f"--platform={platform}" for platform in platforms] + ["--python-version=3.11", "--implementation=cp"]
     command += [f"--abi={abi}" for abi in ("cp311", "abi3", "none")] + [f"--target={tmp_path / 'nowhere'}"]
-    ran([*command, "--require-hashes", "--requirement", str(lock)])
+    done = subprocess.run([*command, "--require-hashes", "--requirement", str(lock)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_only_root_owns_what_is_run(daemon_tree: Path) -> None:
@@ -159,69 +151,65 @@ def test_only_root_owns_what_is_run(daemon_tree: Path) -> None:
     assert owners == {0}
 
 
-@asynccontextmanager
-async def running(container: Container, log: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """The daemon of an image, once it is ready."""
-    with log.open("wb") as sink:
-        command = container.command("run", "--http", "127.0.0.1:0", *arguments)
-        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink)
-    started = Daemon(process, log)
-    try:
-        await started.ready()
-        yield started
-    finally:
-        await started.kill()
-        assert "Traceback" not in started.log(), started.log()
+def size(tree: Path) -> float:
+    """What all files come to, in GB."""
+    return sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file() and not path.is_symlink()) / 1e9
 
 
-def owner_of_child(pid: int) -> int:
-    """Who runs the first process of the namespace that `unshare` has forked."""
-    child = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0]
-    return Path(f"/proc/{child}").stat().st_uid
-
-
-def declare(manifests: Path, age: str) -> None:
-    """A manifest, in one step."""
-    manifests.mkdir(exist_ok=True)
-    (manifests / "new").write_text(STREAM.format(age=age), encoding="utf-8")
-    (manifests / "new").rename(manifests / "orders.yaml")
+def test_they_are_no_larger_than_the_page_says(daemon_tree: Path, planner_tree: Path) -> None:
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    said = [float(number) for number in re.findall(r"^\| `ghcr\.io/.*\| ([\d.]+) GB \|$", page, re.MULTILINE)]
+    assert len(said) == 2
+    for stated, tree in zip(said, (daemon_tree, planner_tree), strict=True):
+        assert stated - 0.1 < size(tree) <= stated
 
 
 async def test_the_daemon_runs_as_nobody_in_a_tree_that_is_read_only(
-    daemon_image: Image, daemon_tree: Path, server: Server, wire: Wire, tmp_path: Path
+    daemon_image: Image, server: Server, wire: Wire, tmp_path: Path
 ) -> None:
-    manifests = tmp_path / "manifests"
-    declare(manifests, "1h")
-    environ = {"NATS_URL": server.url, "RECONCILER_OWNER": "shop", "RECONCILER_FILE": "/manifests"}
-    container = Container(daemon_image, daemon_tree, {"/manifests": (manifests, "ro")}, environ)
-    shell = ["sh", "-c", "id -u; id -g; grep CapBnd /proc/self/status; touch /x /opt/reconciler/x /manifests/x 2>&1"]
-    said = ran(container.command(entrypoint=shell), code=1)
+    """What the chart starts, of the very image: ready, and it takes up what is declared next."""
+    pod = pod_templates(rendered(SMALLEST))["Deployment/shop-reconciler"]
+    volumes = Volumes(pod, tmp_path / "pod", {})
+    volumes.publish("manifests", {"orders.yaml": STREAM.format(age="1h")})
+    how: dict[str, Any] = {"image": daemon_image, "relays": {4222: server.port}}
+    shell = "id -u; id -g; grep CapBnd /proc/self/status; touch /x /opt/reconciler/x /etc/x /manifests/x"
+    code, said = await ran(pod, "reconciler", volumes, **how, command=["sh", "-c", shell], args=[])
+    assert code != 0
     assert said.startswith(f"{NOBODY}\n{NOBODY}\nCapBnd:\t0000000000000000\n"), said
-    assert said.count("Read-only file system") == 3, said
-    assert f"reconciler {__version__}" in ran(container.command("version"))
-    assert "Plan: 1 to create" in ran(container.command("plan"))
-    async with running(container, tmp_path / "log") as daemon:
+    assert said.count("Read-only file system") == 4, said
+    assert f"reconciler {__version__}" in (await ran(pod, "reconciler", volumes, **how, args=["version"]))[1]
+    assert "Plan: 1 to create" in (await ran(pod, "reconciler", volumes, **how, args=["plan"]))[1]
+    async with container(pod, "reconciler", volumes, **how) as daemon:
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            await daemon.until_probed(probe)
         await daemon.until(settled)
         assert (await wire.stream_info("ORDERS"))["config"]["max_age"] == 3600 * 10**9
-        assert owner_of_child(daemon.pid) == NOBODY
-        declare(manifests, "2h")
-        await daemon.until(lambda _: len(daemon.lines("change.ended")) == 2)
-        assert (await wire.stream_info("ORDERS"))["config"]["max_age"] == 7200 * 10**9
+        volumes.publish("manifests", {"orders.yaml": STREAM.format(age="2h")})
+        await until(lambda: lives(wire, 2))
+        assert await daemon.stop(15) == 0
 
 
-def test_the_planner_plans_and_commits_as_nobody_in_a_tree_that_is_read_only(
-    planner_image: Image, planner_tree: Path, desk: Desk
-) -> None:
-    git = ["git", "-c", f"safe.directory={desk.root}", "-C", str(desk.root)]
-    ran([*git, "init", "-q", "-b", "main"])
-    for path in (desk.root, *desk.root.rglob("*")):
-        os.chown(path, NOBODY, NOBODY)
-    who = {f"GIT_{role}_{what}": "somebody" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    mounts = {"/checkout": (desk.root, "rw")}
-    container = Container(planner_image, planner_tree, mounts, who, writable=["/tmp"])  # noqa: S108 - in the container
-    assert "reconciler:x:65532:65532" in ran(container.command(entrypoint=["getent", "passwd", str(NOBODY)]))
-    plan = ["partitions", "plan", "--config", "/checkout/plan.yaml", "--commit", "--format", "json", "--engine"]
-    assert json.loads(ran(container.command(*plan, "local")))["commit"]
-    assert json.loads(ran(container.command(*plan, "spark")))["commit"] is None, "the same plan, so nothing to commit"
-    desk.partitions(101)
-    assert json.loads(ran(container.command(*plan, "spark")))["commit"] == ran([*git, "rev-parse", "HEAD"]).strip()
+async def lives(wire: Wire, hours: int) -> bool:
+    """Whether the messages of ORDERS live that long."""
+    return bool((await wire.stream_info("ORDERS"))["config"]["max_age"] == hours * 3600 * 10**9)
+
+
+async def test_the_planner_goes_from_a_table_to_a_commit_with_either_engine(planner_image: Image, tmp_path: Path) -> None:
+    """What the chart's CronJob starts, of the very image: cloned, planned and pushed as nobody, in a tree that is read-only."""
+    with factory(tmp_path, planner_image) as made:
+        volumes = made.pod()
+        code, said = await made.step("plan", volumes, command=["sh", "-c", f"id -u; getent passwd {NOBODY}; touch /x"], args=[])
+        assert code != 0
+        assert said.startswith(f"{NOBODY}\nreconciler:x:{NOBODY}:{NOBODY}::/tmp:"), said
+        assert "Read-only file system" in said
+        await made.run()
+        assert made.log()[0] == "The planner: Plan processor: 0 partitions moved (0.00% of the weight), 100 new"
+        made.table(100, 5)
+        volumes = made.pod()
+        (arguments,) = (each["args"] for each in containers(made.job["template"]) if each["name"] == "plan")
+        for name in ("clone", "plan", "push"):
+            instead = {"args": [*arguments, "--engine", "spark"]} if name == "plan" else {}
+            code, said = await made.step(name, volumes, **instead)
+            assert code == 0, (name, said)
+        assert "20 partitions moved" in made.log()[0]
+        assert len(made.log()) == 3

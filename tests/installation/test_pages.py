@@ -17,20 +17,18 @@ import pytest
 
 from tests.support.cluster.servers import free_ports
 from tests.support.installing import ROOT, checkout, pip_environ, wheel
-from tests.support.pages.following import FENCE, follow, replaced
+from tests.support.pages.following import follow, replaced, typed
 from tests.support.server.process import Server
 
 DOCS = ROOT / "docs"
 HERE = Path(__file__).parent
 IMAGES, SYSTEMD, COMPOSE = "test_images.py", "test_systemd.py", "test_compose.py"
-KUSTOMIZE, CHART, PRE_COMMIT = "test_kustomize.py", "../chart", "test_pre_commit.py"
+KUBERNETES, PRE_COMMIT = "../kube/test_pages.py", "test_pre_commit.py"
 ELSEWHERE = {
     "docker build": f"{IMAGES}::test_the_daemon_has_no_compiler_and_no_java",
     "docker run": f"{IMAGES}::test_the_daemon_runs_as_nobody_in_a_tree_that_is_read_only",
-    "kubectl create": CHART,
-    "helm": CHART,
-    "kubectl apply": f"{KUSTOMIZE}::test_the_example_is_what_kubernetes_accepts",
-    "kubectl --namespace": f"{KUSTOMIZE}::test_the_example_is_what_kubernetes_accepts",
+    "kubectl": f"{KUBERNETES}::test_what_the_page_types_is_taken_by_kubernetes",
+    "helm": f"{KUBERNETES}::test_what_the_page_types_is_taken_by_kubernetes",
     "python3 -m venv /opt": f"{SYSTEMD}::test_the_unit_runs_under_systemd",
     "/opt/reconciler/bin/pip": f"{SYSTEMD}::test_the_unit_runs_under_systemd",
     "/opt/reconciler/bin/reconciler": f"{SYSTEMD}::test_the_unit_runs_under_systemd",
@@ -51,13 +49,6 @@ def environ(home: Path, server: Server) -> dict[str, str]:
     return {"PATH": path, "HOME": str(home), "NATS_URL": server.url, "COLUMNS": "160", "LC_ALL": "C.UTF-8"}
 
 
-def commands_for_elsewhere(page: str) -> list[str]:
-    """The lines of the `sh` blocks of a page; a line that ends in a backslash goes on."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    blocks = [body.replace("\\\n", "") for language, body in FENCE.findall(text) if language == "sh"]
-    return [line.strip() for body in blocks for line in body.splitlines()]
-
-
 def stands_for(line: str) -> str:
     """The test for a line; the longest beginning counts."""
     return ELSEWHERE[max((beginning for beginning in ELSEWHERE if line.startswith(beginning)), key=len, default=line)]
@@ -65,10 +56,9 @@ def stands_for(line: str) -> str:
 
 @pytest.mark.parametrize("page", ["installation.md", "operating.md", "gitops.md"])
 def test_what_is_not_run_here_is_run_in_a_test_of_its_own(page: str) -> None:
-    for line in commands_for_elsewhere(page):
+    for line in typed((DOCS / page).read_text(encoding="utf-8")):
         file, _, name = stands_for(line).partition("::")
-        if name:
-            assert f"def {name}(" in (HERE / file).read_text(encoding="utf-8"), line
+        assert f"def {name}(" in (HERE / file).read_text(encoding="utf-8"), line
 
 
 @pytest.mark.slow

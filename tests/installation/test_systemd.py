@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -22,7 +21,7 @@ from tests.support.account.wire import Wire
 from tests.support.clock.until import until
 from tests.support.daemon.process import Daemon, settled
 from tests.support.installing import ROOT, checkout, pip_environ
-from tests.support.pages.following import FENCE
+from tests.support.pages.following import section, typed
 from tests.support.server.process import Server
 from tests.support.skipped import lacking, needs
 
@@ -149,7 +148,6 @@ async def test_the_command_line_of_the_unit_is_ready_reloads_and_ends_in_time(se
 
 
 PAGE = ROOT / "docs" / "installation.md"
-_SECTION = re.compile(r"^## A virtual machine, with systemd\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 _INIT = "/usr/lib/systemd/systemd"
 _SECONDS = 300.0
 
@@ -210,13 +208,6 @@ def booted(tmp_path: Path) -> Iterator[Booted]:
             process.wait()
 
 
-def typed(page: str) -> list[str]:
-    """The lines of the section, in their order."""
-    section = _SECTION.search(page)
-    assert section
-    return [line for language, body in FENCE.findall(section[1]) if language == "sh" for line in body.splitlines()]
-
-
 @pytest.mark.images
 @pytest.mark.timeout(3600)
 async def test_the_unit_runs_under_systemd(booted: Booted, tmp_path: Path) -> None:
@@ -233,7 +224,7 @@ async def test_the_unit_runs_under_systemd(booted: Booted, tmp_path: Path) -> No
     admin.write_text(operator.user().credentials, encoding="utf-8")
     with Server(tmp_path / "server", config=operator.config) as server:
         pip = {**pip_environ(), "PIP_CACHE_DIR": "/pip-cache"}
-        for line in typed(PAGE.read_text(encoding="utf-8")):
+        for line in typed(section(PAGE.read_text(encoding="utf-8"), "A virtual machine, with systemd")):
             done = line.replace("https://git.example.org/shop/jetstream.git", "/checkout/origin")
             done = done.replace("tls://nats.example.org:4222", server.url)
             if line.startswith("/opt/reconciler/bin/reconciler status"):

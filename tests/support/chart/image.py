@@ -1,4 +1,4 @@
-"""What an image of the Dockerfile would bring, put together from what is here.
+"""What an image of the Dockerfile brings; where none is built, put together from what is here.
 
 The interpreter, the installed packages, this checkout's `reconciler` and the system's programs; entry point and environment are
 the Dockerfile's own words.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -27,16 +28,21 @@ _START = "#!/opt/reconciler/bin/python\nimport sys\nfrom reconciler.cli.app impo
 
 @dataclass(frozen=True)
 class Image:
-    """How a stage of the Dockerfile is run."""
+    """What is run: of a stage of the Dockerfile, or of an image that was built from it."""
 
     entrypoint: list[str]
     environ: dict[str, str]
+    tree: dict[str, str]
+    """What it has, and where that is here; nothing of it may be written to."""
+    links: dict[str, str]
+    files: dict[str, str]
+    """What it has of its own, and what the kubelet writes."""
 
     @classmethod
     def of(cls, name: str) -> Image:
         """The stage that becomes an image of this name (`…-planner:0.1.0`), with what it has from the stages it is made from."""
         stages = _stages()
-        planner = name.partition(":")[0].endswith("-planner") and "planner" in stages  # else it is run in the daemon's
+        planner = name.partition(":")[0].endswith("-planner")
         entrypoint: list[str] = []
         environ = {"PATH": "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"}
         for word, rest in stages["planner" if planner else "daemon"]:
@@ -47,11 +53,29 @@ class Image:
                     name, _, value = each.partition("=")
                     environ[name] = value.replace("${PATH}", "$PATH").replace("$PATH", environ["PATH"])
         assert entrypoint, name
-        return cls(entrypoint, environ)
+        return cls(entrypoint, environ, _tree(), _links(), _files())
+
+    @classmethod
+    def at(cls, root: Path, config: Json) -> Image:
+        """An image that was built and lies there as a tree that may be thrown away; its configuration as an engine has it."""
+        (root / "etc" / "hosts").write_text(hosts(), encoding="utf-8")
+        above = [path for path in root.iterdir() if path.name not in ("dev", "proc", "sys")]
+        return cls(
+            config["Entrypoint"],
+            dict(each.split("=", 1) for each in config["Env"]),
+            {f"/{path.name}": str(path) for path in above if path.is_dir() and not path.is_symlink()},
+            {f"/{path.name}": str(path.readlink()) for path in above if path.is_symlink()},
+            {},
+        )
 
 
-def tree() -> dict[str, str]:
-    """What it has, and where that is here; nothing of it may be written to."""
+def hosts() -> str:
+    """What the kubelet writes, and what a cluster's name service would answer."""
+    names = "".join(f"{sandbox.ADDRESS} {name}\n" for name in (socket.gethostname(), *HOSTS))
+    return f"127.0.0.1 localhost\n{names}"
+
+
+def _tree() -> dict[str, str]:
     system = [path for path in (*_SYSTEM, sys.base_prefix) if Path(path).exists()]
     return {
         **{path: path for path in system if not any(path.startswith(f"{above}/") for above in system)},
@@ -60,20 +84,18 @@ def tree() -> dict[str, str]:
     }
 
 
-def links() -> dict[str, str]:
-    """Its links."""
+def _links() -> dict[str, str]:
     return {"/opt/reconciler/bin/python": str(Path(sys.base_prefix) / "bin" / _PYTHON)}
 
 
-def files() -> dict[str, str]:
-    """What it has of its own, and what the kubelet writes."""
+def _files() -> dict[str, str]:
     return {
         "/opt/reconciler/pyvenv.cfg": f"home = {Path(sys.base_prefix) / 'bin'}\ninclude-system-site-packages = false\n",
         f"/opt/reconciler/lib/{_PYTHON}/site-packages/image.pth": "/opt/reconciler/source\n/opt/reconciler/packages\n",
         "/opt/reconciler/bin/reconciler": _START,
         "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\nreconciler:x:65532:65532::/tmp:/usr/sbin/nologin\n",
         "/etc/group": "root:x:0:\nreconciler:x:65532:\n",
-        "/etc/hosts": "127.0.0.1 localhost\n" + "".join(f"{sandbox.ADDRESS} {name}\n" for name in HOSTS),
+        "/etc/hosts": hosts(),
         "/etc/nsswitch.conf": "hosts: files\n",
     }
 

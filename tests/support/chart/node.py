@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.support.chart import sandbox
 from tests.support.chart.helm import containers
-from tests.support.chart.image import Image, files, links, tree
+from tests.support.chart.image import Image
 from tests.support.chart.volumes import Volumes
 from tests.support.clock.until import glances
 from tests.support.skipped import lacking, needs
@@ -164,11 +164,18 @@ class Container:
 
 @asynccontextmanager
 async def container(
-    pod: Json, name: str, volumes: Volumes, *, relays: Mapping[int, int] | None = None, **instead: Any
+    pod: Json,
+    name: str,
+    volumes: Volumes,
+    *,
+    relays: Mapping[int, int] | None = None,
+    image: Image | None = None,
+    **instead: Any,
 ) -> AsyncIterator[Container]:
     """Starts a container of a rendered pod; `relays`: ports that its hosts answer on, and the ports of this machine behind them.
 
-    `instead` replaces parts of the container, for what a test wants to see from inside.
+    `image` is one that was built, instead of what stands in for it. `instead` replaces parts of the container, for what a test
+    wants to see from inside.
     """
     spec = next(one for one in containers(pod) if one["name"] == name) | instead
     number = sum(1 for _ in volumes.folder.glob(f"{name}-*.log"))
@@ -180,7 +187,7 @@ async def container(
         process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno(), stdout=sink, stderr=sink)
     running = Container(name, log, process, ours, spec)
     try:
-        await running._begin(_as_told(pod["spec"], spec, Image.of(spec["image"]), volumes) | {"root": str(root)}, relays or {})
+        await running._begin(_as_told(pod["spec"], spec, image or Image.of(spec["image"]), volumes, root), relays or {})
         yield running
     finally:
         await running._end()
@@ -192,7 +199,7 @@ async def ran(pod: Json, name: str, volumes: Volumes, **how: Any) -> tuple[int, 
         return await running.ends(), running.log()
 
 
-def _as_told(pod: Json, spec: Json, image: Image, volumes: Volumes) -> Json:
+def _as_told(pod: Json, spec: Json, image: Image, volumes: Volumes, root: Path) -> Json:
     """What the sandbox has to do for this container."""
     environ = dict(image.environ)
     for each in spec.get("env", ()):
@@ -203,9 +210,10 @@ def _as_told(pod: Json, spec: Json, image: Image, volumes: Volumes) -> Json:
     assert not context["allowPrivilegeEscalation"]
     assert context["capabilities"] == {"drop": ["ALL"]}
     return {
-        "tree": tree(),
-        "files": files(),
-        "links": links(),
+        "root": str(root),
+        "tree": image.tree,
+        "files": image.files,
+        "links": image.links,
         "mounts": [
             {"source": str(volumes.at[mount["name"]]), "at": mount["mountPath"], "writable": not mount.get("readOnly", False)}
             for mount in spec["volumeMounts"]

@@ -3,11 +3,12 @@
 What the Dockerfile begins with is pulled. Where no registry can be reached, packages of Debian stand in for it, which it says:
 the same release of Debian, slim in the same way, with Debian's Python in the place of the other.
 
-Invariant: everything lies in one folder of the cache, and no container is left there.
+Invariant: everything lies in one folder of the cache, where neither a container is left nor a layer that no build needs any more.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -35,8 +36,12 @@ _HOOKS = (
 )
 
 
-class Image:
-    """A built image."""
+def _name(stage: str) -> str:
+    return f"localhost/reconciler-tests/{stage}:tested"
+
+
+class Built:
+    """An image that was built."""
 
     def __init__(self, buildah: Buildah, name: str) -> None:
         self._buildah = buildah
@@ -50,7 +55,7 @@ class Image:
 
     @contextmanager
     def tree(self) -> Iterator[Path]:
-        """Its files, as a container would have them."""
+        """Its files, as a container would have them; what becomes of them is lost."""
         container = self._buildah("from", "--pull-never", self.name)
         try:
             yield Path(self._buildah("mount", container))
@@ -58,14 +63,25 @@ class Image:
             self._buildah("rm", container)
 
 
+@contextmanager
+def buildah() -> Iterator[Buildah]:
+    """The store, for one run at a time: whoever comes second waits, and what a run that was killed has left there goes."""
+    folder = cache() / "images"
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = Buildah(folder)
+        made("rm", "--all")
+        yield made
+
+
 class Buildah:
     """buildah with a store of its own."""
 
-    def __init__(self) -> None:
-        self._folder = cache() / "images"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "tmp").mkdir(exist_ok=True)
-        self.base = re.findall(r"^FROM (\S+) AS base$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        stages = re.findall(r"^FROM (\S+) AS (\S+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+        self.base, self._stages = stages[0][0], [name for _, name in stages]
 
     def __call__(self, *arguments: str | Path, seconds: float = BUILD_SECONDS) -> str:
         """Run it; what it printed."""
@@ -76,12 +92,13 @@ class Buildah:
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done.stdout.strip()
 
-    def build(self, target: str) -> Image:
-        """Build a target."""
+    def build(self, *targets: str) -> list[Built]:
+        """Build targets of the Dockerfile, and the stages before them."""
         self._begin()
-        name = f"localhost/{target}:tested"
-        self("build", "--isolation", "chroot", "--pull-never", "--layers", "--target", target, "--tag", name, ROOT)
-        return Image(self, name)
+        for stage in self._stages:  # with names of their own, their layers are kept
+            self("build", "--isolation", "chroot", "--pull-never", "--layers", "--target", stage, "--tag", _name(stage), ROOT)
+        self("rmi", "--prune")
+        return [Built(self, _name(target)) for target in targets]
 
     def _begin(self) -> None:
         """Have what the Dockerfile begins with."""

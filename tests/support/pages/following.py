@@ -1,7 +1,8 @@
 """What a page of the documentation shows, done: its files are written, its commands run, and what is printed is compared.
 
 A page says `$ command` in a `console` block, and below it lines that have to be printed in that order, others between them being
-fine; `(exit 4)` is the exit code, 0 without. A `yaml` or `python` block that begins with `# file: NAME` is that file.
+fine; `(exit 4)` is the exit code, 0 without. A `yaml` or `python` block that begins with `# file: NAME` is that file. What
+stands in a `sh` block needs more than a shell, and is typed by a test of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +40,19 @@ def steps(page: str) -> Iterator[Command | tuple[str, str]]:
                 codes = [int(found[1]) for text in printed if (found := _EXIT.fullmatch(text))]
                 kept = tuple(text.strip() for text in printed if text.strip() and not _EXIT.fullmatch(text))
                 yield Command(line, kept, codes[0] if codes else 0)
+
+
+def section(page: str, title: str) -> str:
+    """What stands below a heading."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def typed(page: str) -> list[str]:
+    """The lines of the `sh` blocks; a line that ends in a backslash goes on."""
+    blocks = [body.replace("\\\n", "") for language, body in FENCE.findall(page) if language == "sh"]
+    return [line.strip() for body in blocks for line in body.splitlines()]
 
 
 def replaced(text: str, addresses: Mapping[str, str]) -> str:
