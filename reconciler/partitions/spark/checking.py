@@ -8,19 +8,30 @@ Invariant: subjects and names of workers are compared byte by byte, whatever col
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from reconciler.partitions.families import Family
 from reconciler.partitions.planning.model import NEW
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST
-from reconciler.partitions.reading.subjects import FIELD, GOOD, LONGEST, UNDECLARED, WILD, template_columns
+from reconciler.partitions.reading.subjects import (
+    BAD_SUBJECT,
+    FIELD,
+    GOOD,
+    LONGEST,
+    TORN_FAMILY,
+    UNDECLARED,
+    WILD,
+    template_columns,
+)
 from reconciler.partitions.reading.tables import shown_name
 from reconciler.partitions.spark.conditions import micro, text_of
+from reconciler.partitions.spark.families import counted_once, filter_of, known_by
 from reconciler.partitions.spark.frames import INT, TEXT, kept, named, no, rows_of, small
 from reconciler.partitions.spark.items import LEAF
 from reconciler.partitions.spark.tables import BROKEN
@@ -32,8 +43,18 @@ _TEXT_FILES = ("csv", "json", "text")
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """The plan before this one."""
+
+    homes: DataFrame
+    """subject, or a filter with wildcards, and home, as a rank."""
+    families: Sequence[Family] = ()
+    """Those of all such filters."""
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
-    """Partitions as the planner takes them (`items.LEAF`), and what is known of all of them."""
+    """Partitions as the planner takes them (`items.LEAF`, and `f` where there are families), and what is known of all of them."""
 
     rows: DataFrame
     count: int
@@ -42,12 +63,15 @@ class Checked:
 
 
 def check_partitions(
-    table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, workers: WorkerTableRows, earlier: DataFrame | None
+    table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, workers: WorkerTableRows, earlier: Earlier | None
 ) -> Checked:
-    """The partitions; raises InvalidInput with everything that is wrong. `earlier` has subject and home, as a rank."""
+    """The partitions; raises InvalidInput with everything that is wrong."""
     faults = Faults(shown_name("partitions", spec.partitions))
     with_ranks = _ranked(_read(table, used, spec, faults.table), used, workers)
-    joined = with_ranks.join(earlier, "subject", "left") if earlier is not None else with_ranks.withColumn("home", F.lit(NEW))
+    if earlier is not None:
+        joined = known_by(with_ranks, earlier.homes, earlier.families, "home")
+    else:
+        joined = with_ranks.withColumn("home", F.lit(NEW))
     twice = F.count(F.when(_whole(), F.col("subject"))).over(Window.partitionBy("subject"))
     known = joined.withColumn("times", twice).withColumn("home", F.coalesce("home", F.lit(NEW)).cast("int"))
     conditions = _conditions(used, spec, len(table.columns) - 1)
@@ -65,8 +89,11 @@ def check_partitions(
         faults.add("weights-too-large", message, found["count"], [])
     if found["units"]:
         _units_agree(flagged, faults)
+    if spec.families:
+        _families_are_whole(flagged, faults)
     faults.refuse()
-    rows = flagged.withColumn("problem", F.lit(0).cast("int")).select(*LEAF)
+    rows = flagged.withColumn("problem", F.lit(0).cast("int"))
+    rows = counted_once(rows).select(*LEAF, "f") if spec.families else rows.select(*LEAF)
     return Checked(rows, found["count"], int(found["weight"] or 0), bool(found["units"]))
 
 
@@ -95,9 +122,11 @@ def _read(table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, sh
     else:
         weight = micro(named(used["weight"]), table.schema[used["weight"]].dataType)
     broken = F.col(BROKEN) if BROKEN in table.columns else F.lit(None).cast("string")
+    family = filter_of(columns["subject"], [Family(pattern) for pattern in spec.families])
     return table.select(
         columns["subject"].alias("subject"),
-        columns["unit"].alias("unit"),
+        F.coalesce(columns["unit"], family).alias("unit"),
+        family.alias("family"),
         columns["pin"].alias("pin_name"),
         columns["zone"].alias("zone_name"),
         weight.alias("w"),
@@ -138,11 +167,11 @@ def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, columns: int) 
     """Every fault of a row: code, message, and when it is one. What else stands in a broken row is not looked at."""
     subject, zone, pin = F.col("subject"), F.col("zone"), F.col("pin")
     good = subject.rlike(GOOD) & (F.char_length(subject) <= LONGEST)
-    bad = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
+    undeclared = subject.rlike(WILD) & ~F.coalesce(subject == F.col("family"), no())
     found = [
         ("null-subject", "without a subject", subject.isNull()),
-        ("bad-subject", bad, ~good),
-        ("undeclared-wildcard", UNDECLARED, subject.rlike(WILD)),
+        ("bad-subject", BAD_SUBJECT, ~good),
+        ("undeclared-wildcard", UNDECLARED, undeclared),
         ("bad-weight", "with a weight that is no number of at least 0.000001", F.coalesce(F.col("w") <= 0, ~no())),
         ("duplicate-subject", "with a subject that stands there more than once", F.col("times") > 1),
     ]
@@ -168,6 +197,15 @@ def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, columns: int) 
 def _whole() -> Column:
     """Whether a row has as many values as the first line."""
     return F.col(BROKEN).isNull()
+
+
+def _families_are_whole(flagged: DataFrame, faults: Faults) -> None:
+    """A family has one unit, which may be larger."""
+    units = flagged.filter(F.col("family").isNotNull()).groupBy("family").agg(F.countDistinct("unit").alias("units"))
+    torn = units.filter("units > 1").select("family")
+    examples = [row["family"] for row in rows_of(torn.orderBy("family").limit(EXAMPLES))]
+    if examples:
+        faults.add("torn-family", TORN_FAMILY, torn.count(), examples)
 
 
 def _units_agree(flagged: DataFrame, faults: Faults) -> None:

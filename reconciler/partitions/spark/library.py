@@ -9,7 +9,7 @@ Invariant: nothing is written, and only sums per worker, heavy partitions and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from reconciler.errors import InvalidInput, Problem, Refused
 from reconciler.manifests.findings import from_validation
 from reconciler.partitions import report as reports
+from reconciler.partitions.families import Family, problems
 from reconciler.partitions.gathering import rules_for
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.planning.keys import Keys
@@ -30,8 +31,9 @@ from reconciler.partitions.planning.planner import Plan as LocalPlan
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import TableFiles
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Checked, check_partitions
+from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
 from reconciler.partitions.spark.conditions import text_of
+from reconciler.partitions.spark.families import covering_all, filter_of, filters, known_by
 from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
 from reconciler.partitions.spark.items import item_key
 from reconciler.partitions.spark.planner import Outcome, plan
@@ -45,7 +47,7 @@ class Plan:
     """What became of the tables."""
 
     assignment: DataFrame
-    """subject, worker, weight (in millionths), unit."""
+    """subject, worker, weight (in millionths), unit, and family: the filter that a subject is read through, or null."""
     moves: DataFrame
     """subject, from, to, weight, reason: what is elsewhere than before, and what is new."""
     report: dict[str, Any]
@@ -69,15 +71,17 @@ def plan_partitions(
     Args:
         partitions: Columns as in a plan.yaml: subject, weight, and unit, zone, pin where there are some.
         workers: worker, and capacity, maxSubjects, zone, state where there are some.
-        previous: subject and worker of the plan before; None plans from nothing.
-        spec: The `spec` of a plan.yaml; its tables and its output are not needed.
+        previous: subject and worker of the plan before, and family where there are some; None plans from nothing.
+        spec: The `spec` of a plan.yaml; its tables and its output are not needed. That no other pool reads what a family
+            matches is not looked at: manifests are not known here.
     """
     rules_of = spec if isinstance(spec, PartitionPlanSpec) else _spec(spec)
     found = read_workers(_frame("workers", rules_of.workers, workers), rules_of)
     names, before, known = _before(previous)
     around = with_fresh(found, known, frozenset())
     used = used_columns(_frame("partitions", rules_of.partitions, partitions), rules_of)
-    earlier = None if before is None else _homes(before, around)
+    known_families = covering_all(before) if before is not None else []
+    earlier = None if before is None else Earlier(_homes(before, around), known_families)
     checked = check_partitions(partitions, used, rules_of, found, earlier)
     made = plan(checked.rows, [Pool(around, rules_for(rules_of, checked.weight))], units=checked.units)
     (outcome,) = made.outcomes
@@ -86,9 +90,13 @@ def plan_partitions(
     named = made.rows.join(
         small(partitions.sparkSession, {"place": (INT, list(range(len(around)))), "worker": (TEXT, list(around.names))}), "place"
     )
-    assignment = named.select("subject", "worker", F.col("w").alias("weight"), "unit")
-    moves = _moves(named, before if names else None)
-    return Plan(assignment, moves, _report(rules_of, made.rows, around, outcome, checked))
+    family = filter_of(F.col("subject"), [Family(pattern) for pattern in rules_of.families])
+    assignment = named.select("subject", "worker", F.col("w").alias("weight"), "unit", family.alias("family"))
+    moves = _moves(named, before if names else None, known_families)
+    report = _report(rules_of, made.rows, around, outcome, checked)
+    (families,) = rows_of(assignment.agg(F.countDistinct("family").alias("count"), F.count("family").alias("partitions")))
+    report["pools"][rules_of.pool]["families"] = families
+    return Plan(assignment, moves, report)
 
 
 def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
@@ -97,11 +105,15 @@ def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
     for name in ("partitions", "workers"):
         whole[name] = {**nowhere, **whole.get(name, {})}
     try:
-        return PartitionPlanSpec.model_validate(whole)
+        spec = PartitionPlanSpec.model_validate(whole)
     except ValidationError as error:
         found = from_validation(error, PartitionPlanSpec, ())
-        problems = (Problem("spec", 1, 1, one.code, f"{'.'.join(map(str, one.path))}: {one.message}") for one in found)
-        raise InvalidInput(tuple(problems)) from error
+        faults = (Problem("spec", 1, 1, one.code, f"{'.'.join(map(str, one.path))}: {one.message}") for one in found)
+        raise InvalidInput(tuple(faults)) from error
+    wrong = [(spec.families[place], message) for place, message in problems(spec.families)]
+    if wrong:
+        raise InvalidInput(tuple(Problem("spec", 1, 1, "bad-family", f"families: {one} {message}") for one, message in wrong))
+    return spec
 
 
 def _frame(name: str, table: Table, frame: DataFrame) -> TableFiles:
@@ -123,6 +135,10 @@ def _before(previous: DataFrame | None) -> tuple[bool, DataFrame | None, frozens
         message = f"subjects that have more than one worker, or none: {', '.join(shown)}"
         raise InvalidInput((Problem("previous", 1, 1, "duplicate-subject", message),))
     workers = frozenset(row["worker"] for row in rows_of(clean.select("worker").distinct()))
+    if "family" in previous.columns:
+        subject = text_of(previous, "family", "previous").alias("subject")
+        owned = previous.select(subject, text_of(previous, "worker", "previous").alias("worker")).filter("subject IS NOT NULL")
+        clean = clean.unionByName(owned.distinct().join(clean, "subject", "left_anti"))
     return True, clean, workers
 
 
@@ -132,12 +148,12 @@ def _homes(before: DataFrame, workers: Workers) -> DataFrame:
     return known.select("subject", F.coalesce("home", F.lit(ABSENT)).cast("int").alias("home"))
 
 
-def _moves(named: DataFrame, before: DataFrame | None) -> DataFrame:
+def _moves(named: DataFrame, before: DataFrame | None, families: Sequence[Family]) -> DataFrame:
     moved = named.filter((F.col("place") != F.col("home")) | (F.col("home") == NEW))
     if before is None:
         source = moved.withColumn("from", F.lit(None).cast("string"))
     else:
-        source = moved.join(before.withColumnRenamed("worker", "from"), "subject", "left")
+        source = known_by(moved, before.withColumnRenamed("worker", "from"), families, "from")
     why = F.element_at(F.array(*(F.lit(reason.name.lower()) for reason in Reason)), F.col("reason") + 1)
     return source.select("subject", "from", F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason"))
 
@@ -151,9 +167,10 @@ def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome:
         keyed = rows.withColumn("key", item_key()).join(keys, "key", "left")
         giant = F.col("giant") == 1
     name = F.when(giant, F.col("subject")).alias("subject")
-    sums = keyed.groupBy("home", "place", "reason", name).agg(F.count(F.lit(1)).alias("f"), F.sum("w").alias("w"))
-    found = rows_of(sums)
-    columns = {part: np.array([row[part] for row in found], dtype=np.int64) for part in ("home", "place", "reason", "f", "w")}
+    sums_of = (F.count(F.lit(1)).alias("n"), F.sum(filters(rows)).alias("f"), F.sum("w").alias("w"))
+    found = rows_of(keyed.groupBy("home", "place", "reason", name).agg(*sums_of))
+    numbers = ("home", "place", "reason", "n", "f", "w")
+    columns = {part: np.array([row[part] for row in found], dtype=np.int64) for part in numbers}
     home, nowhere = columns["home"].astype(np.int32), np.full(len(found), -1, dtype=np.int32)
     subjects = [row["subject"] for row in found]
     items = Items(Keys([subject or "" for subject in subjects]), columns["w"], columns["f"], home, nowhere, nowhere)
@@ -171,4 +188,4 @@ def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome:
     )
     filling = [workers.names[rank] for rank in sorted(outcome.filling)]
     more = {"staged": {"waiting": reports.in_units(outcome.waiting), "filling": filling}, "inputs": {"partitions": checked.count}}
-    return reports.document(spec.pool, reports.pool_part(items, workers, made, items.filters), more)
+    return reports.document(spec.pool, reports.pool_part(items, workers, made, columns["n"]), more)

@@ -71,6 +71,8 @@ class _Sums:
     """Of a problem, before anything is planned."""
 
     subjects: int = 0
+    """What counts against the caps: of the partitions of a family, one."""
+    partitions: int = 0
     hashes: int = 0
     """Of all keys, xor."""
     zoned: bool = False
@@ -104,7 +106,8 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
         rows = rows.unionByName(more) if rows is not None else more
     leaves = kept(_leaves(partitions, rows, members, units=units))
     asked = [
-        None if outcome.error else Asked(one.subjects, one.hashes, one.zoned) for outcome, one in zip(outcomes, sums, strict=True)
+        None if outcome.error else Asked(one.partitions, one.hashes, one.zoned)
+        for outcome, one in zip(outcomes, sums, strict=True)
     ]
     proof = prove(leaves, [(problem.workers, problem.rules, problem.offset) for problem in problems], asked, units=units)
     outcomes = [
@@ -121,9 +124,12 @@ def _draining(problems: Sequence[Problem]) -> list[int]:
 
 def _sums(items: DataFrame, problems: Sequence[Problem]) -> list[_Sums]:
     found = [_Sums() for _ in problems]
-    for row in rows_of(items.groupBy("problem", "zone").agg(total("w"), total("f"), F.bit_xor("hash").alias("hashes"))):
+    partitions = F.sum("n" if "n" in items.columns else "f").alias("n")
+    sums_of = (total("w"), total("f"), partitions, F.bit_xor("hash").alias("hashes"))
+    for row in rows_of(items.groupBy("problem", "zone").agg(*sums_of)):
         sums = found[row["problem"]]
         sums.subjects += row["f"]
+        sums.partitions += row["n"]
         sums.hashes ^= row["hashes"]
         sums.zones[row["zone"]] = (row["w"], row["f"])
         sums.zoned = sums.zoned or row["zone"] >= 0

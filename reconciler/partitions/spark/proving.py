@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.model import ABSENT, NEW, Rules, Workers
 from reconciler.partitions.planning.planner import BrokenPlan
+from reconciler.partitions.spark.families import filters
 from reconciler.partitions.spark.frames import INT, no, rows_of, small
 
 Planned = tuple[Workers, Rules, int]
@@ -24,7 +25,7 @@ Planned = tuple[Workers, Rules, int]
 class Asked:
     """What has to be there."""
 
-    subjects: int
+    partitions: int
     hashes: int
     """Of the keys of all items, xor."""
     zoned: bool
@@ -56,6 +57,7 @@ def prove(leaves: DataFrame, problems: Sequence[Planned], asked: Sequence[Asked 
         .groupBy("problem", "place")
         .agg(
             F.count(F.lit(1)).alias("count"),
+            F.sum(filters(leaves)).alias("filters"),
             F.bit_xor(F.xxhash64("subject")).alias("hashes"),
             F.count_if((pin >= 0) & (pin != place)).alias("unpinned"),
             F.count_if(place != home).alias("came"),
@@ -65,17 +67,17 @@ def prove(leaves: DataFrame, problems: Sequence[Planned], asked: Sequence[Asked 
     )
     counts: dict[int, int] = {}
     scattered = dict.fromkeys(range(len(problems)), 0)
-    left = {number: (one.subjects, one.hashes) for number, one in enumerate(asked) if one is not None}
+    left = {number: (one.partitions, one.hashes) for number, one in enumerate(asked) if one is not None}
     for row in rows_of(sums):
         number = row["problem"]
         if number in left:
             _check_worker(problems[number], row)
             counts[row["place"]] = row["count"]
             scattered[number] += row["apart"]
-            subjects, hashes = left[number]
-            left[number] = (subjects - row["count"], hashes ^ row["hashes"])
-    for subjects, hashes in left.values():
-        if subjects or (hashes and not units):
+            partitions, hashes = left[number]
+            left[number] = (partitions - row["count"], hashes ^ row["hashes"])
+    for partitions, hashes in left.values():
+        if partitions or (hashes and not units):
             msg = "a partition that is lost, or there twice"
             raise BrokenPlan(msg)
     return Proof(counts, scattered)
@@ -87,7 +89,7 @@ def _check_worker(problem: Planned, row: Mapping[str, Any]) -> None:
     if row["place"] < 0 or rank >= len(workers):
         msg = "a partition without a worker"
         raise BrokenPlan(msg)
-    faults = ["more subjects than a worker may have"] if row["count"] > workers.slots[rank] else []
+    faults = ["more subjects than a worker may have"] if row["filters"] > workers.slots[rank] else []
     faults += ["a pin that is not kept"] if row["unpinned"] else []
     faults += ["a partition outside of its zone"] if row["elsewhere"] else []
     if not workers.active[rank]:
