@@ -31,9 +31,9 @@ from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import TableFiles
 from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Checked, check_partitions, text
-from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
+from reconciler.partitions.spark.frames import INT, TEXT, among, rows_of, small
 from reconciler.partitions.spark.items import item_key
-from reconciler.partitions.spark.planner import Outcome, plan
+from reconciler.partitions.spark.planner import Outcome, Planned, plan
 from reconciler.partitions.spark.planner import Problem as Pool
 from reconciler.partitions.spark.tables import Collected, quoted_name
 from reconciler.partitions.spec import PartitionPlanSpec, Table
@@ -73,7 +73,7 @@ def plan_partitions(
     """
     rules_of = spec if isinstance(spec, PartitionPlanSpec) else _spec(spec)
     found = read_workers(_frame("workers", rules_of.workers, workers), rules_of)
-    names, before, known = _before(previous)
+    before, known = _before(previous)
     around = with_fresh(found, known, frozenset())
     used = used_columns(_frame("partitions", rules_of.partitions, partitions), rules_of)
     earlier = None if before is None else _homes(before, around)
@@ -86,8 +86,8 @@ def plan_partitions(
         small(partitions.sparkSession, {"place": (INT, list(range(len(around)))), "worker": (TEXT, list(around.names))}), "place"
     )
     assignment = named.select("subject", "worker", F.col("w").alias("weight"), "unit")
-    moves = _moves(named, before if names else None)
-    return Plan(assignment, moves, _report(rules_of, made.rows, around, outcome, checked))
+    moves = _moves(named, around, before)
+    return Plan(assignment, moves, _report(rules_of, made, around, checked))
 
 
 def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
@@ -108,21 +108,16 @@ def _frame(name: str, table: Table, frame: DataFrame) -> TableFiles:
     return _Frame(nobody, name, table, (), tuple(frame.columns), frame)
 
 
-def _before(previous: DataFrame | None) -> tuple[bool, DataFrame | None, frozenset[str]]:
-    """The earlier plan, checked, and its workers."""
+def _before(previous: DataFrame | None) -> tuple[DataFrame | None, frozenset[str]]:
+    """The earlier plan, and its workers."""
     if previous is None:
-        return False, None, frozenset()
+        return None, frozenset()
     missing = [name for name in ("subject", "worker") if name not in previous.columns]
     if missing:
         raise InvalidInput((Problem("previous", 1, 1, "unknown-column", f"there is no column {', '.join(missing)}"),))
     clean = previous.select(*(text(F.col(quoted_name(name))).alias(name) for name in ("subject", "worker")))
-    twice = clean.groupBy("subject").count().filter("count > 1 OR subject IS NULL").orderBy("subject").limit(5)
-    shown = [str(row["subject"]) for row in rows_of(twice)]
-    if shown:
-        message = f"subjects that have more than one worker, or none: {', '.join(shown)}"
-        raise InvalidInput((Problem("previous", 1, 1, "duplicate-subject", message),))
     workers = frozenset(row["worker"] for row in rows_of(clean.select("worker").distinct()))
-    return True, clean, workers
+    return clean, workers
 
 
 def _homes(before: DataFrame, workers: Workers) -> DataFrame:
@@ -131,37 +126,41 @@ def _homes(before: DataFrame, workers: Workers) -> DataFrame:
     return known.select("subject", F.coalesce("home", F.lit(ABSENT)).cast("int").alias("home"))
 
 
-def _moves(named: DataFrame, before: DataFrame | None) -> DataFrame:
-    moved = named.filter((F.col("place") != F.col("home")) | (F.col("home") == NEW))
-    if before is None:
-        source = moved.withColumn("from", F.lit(None).cast("string"))
-    else:
-        source = moved.join(before.withColumnRenamed("worker", "from"), "subject", "left")
+def _moves(named: DataFrame, workers: Workers, before: DataFrame | None) -> DataFrame:
+    """What is elsewhere than before; the earlier plan is asked only for workers that are not in the table any more."""
+    spark = named.sparkSession
+    names = small(spark, {"home": (INT, list(range(len(workers)))), "known": (TEXT, list(workers.names))})
+    moved = named.filter((F.col("place") != F.col("home")) | (F.col("home") == NEW)).join(names, "home", "left")
+    if before is not None:
+        gone = before.join(names.withColumnRenamed("known", "worker"), "worker", "left_anti")
+        moved = moved.join(gone.withColumnRenamed("worker", "gone"), "subject", "left")
+        moved = moved.withColumn("known", F.coalesce("known", "gone"))
     why = F.element_at(F.array(*(F.lit(reason.name.lower()) for reason in Reason)), F.col("reason") + 1)
-    return source.select("subject", "from", F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason"))
+    return moved.select(
+        "subject", F.col("known").alias("from"), F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason")
+    )
 
 
-def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome: Outcome, checked: Checked) -> dict[str, Any]:
-    """From sums by (home, place, reason), and the giants one by one."""
-    giant = F.lit(False)  # noqa: FBT003 - a literal
-    keyed = rows
-    if outcome.giants:
-        keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants)), "giant": (INT, [1] * len(outcome.giants))})
-        keyed = rows.withColumn("key", item_key()).join(keys, "key", "left")
-        giant = F.col("giant") == 1
-    name = F.when(giant, F.col("subject")).alias("subject")
-    sums = keyed.groupBy("home", "place", "reason", name).agg(F.count(F.lit(1)).alias("f"), F.sum("w").alias("w"))
-    found = rows_of(sums)
-    columns = {part: np.array([row[part] for row in found], dtype=np.int64) for part in ("home", "place", "reason", "f", "w")}
-    home, nowhere = columns["home"].astype(np.int32), np.full(len(found), -1, dtype=np.int32)
-    subjects = [row["subject"] for row in found]
-    items = Items(Keys([subject or "" for subject in subjects]), columns["w"], columns["f"], home, nowhere, nowhere)
-    giants = np.array([at for at, subject in enumerate(subjects) if subject is not None], dtype=np.int32)
+def _report(spec: PartitionPlanSpec, planned: Planned, workers: Workers, checked: Checked) -> dict[str, Any]:
+    """From sums by worker and reason, and the giants one by one."""
+    (outcome,) = planned.outcomes
+    giants = _giants(planned.rows, outcome)
+    sums = {(row["place"], row["reason"], row["stays"]): [row["count"], row["w"]] for row in planned.sums}
+    for giant in giants:
+        rest = sums[giant["place"], giant["reason"], giant["place"] == giant["home"]]
+        rest[0] -= 1
+        rest[1] -= giant["w"]
+    rows = [(row["subject"], row["place"], row["reason"], row["place"] == row["home"], 1, row["w"]) for row in giants]
+    rows += [("", *of, count, weight) for of, (count, weight) in sums.items()]
+    place, reason, stays, count, weight = np.array([row[1:] for row in rows], dtype=np.int64).reshape(-1, 5).T
+    home = np.where(stays, place, ABSENT).astype(np.int32)
+    nowhere = np.full(len(rows), -1, dtype=np.int32)
+    items = Items(Keys([row[0] for row in rows]), weight, count, home, nowhere, nowhere)
     made = LocalPlan(
-        columns["place"].astype(np.int32),
-        columns["reason"].astype(np.int8),
+        place.astype(np.int32),
+        reason.astype(np.int8),
         dict(outcome.share),
-        giants,
+        np.arange(len(giants), dtype=np.int32),
         outcome.hosts,
         outcome.bounds,
         outcome.held_by,
@@ -171,3 +170,11 @@ def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome:
     filling = [workers.names[rank] for rank in sorted(outcome.filling)]
     more = {"staged": {"waiting": reports.in_units(outcome.waiting), "filling": filling}, "inputs": {"partitions": checked.count}}
     return reports.document(spec.pool, reports.pool_part(items, workers, made), more)
+
+
+def _giants(rows: DataFrame, outcome: Outcome) -> list[dict[str, Any]]:
+    if not outcome.giants:
+        return []
+    keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants))})
+    at_hosts = among(rows, "place", outcome.hosts).withColumn("key", item_key())
+    return rows_of(at_hosts.join(keys, "key", "left_semi").select("subject", "home", "place", "reason", "w"))

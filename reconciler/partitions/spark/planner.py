@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Reason, Rules, Share, Workers
 from reconciler.partitions.planning.planner import BrokenPlan, CapExceeded, cap_exceeded, no_receivers, pinned_too_many, too_many
 from reconciler.partitions.planning.zones import open_zones, zone_workers
-from reconciler.partitions.spark.frames import INT, LONG, kept, rows_of, small, total
+from reconciler.partitions.spark.frames import INT, LONG, among, kept, no, rows_of, small, total
 from reconciler.partitions.spark.groups import Group, Solution
 from reconciler.partitions.spark.items import item_key, roll_up
 from reconciler.partitions.spark.solve import solve
@@ -55,6 +55,8 @@ class Planned:
 
     rows: DataFrame
     outcomes: Sequence[Outcome]
+    sums: Sequence[Mapping[str, Any]]
+    """Of the rows of each `problem`, `place` and `reason`, of those that `stay` and of the others: `count` and `w`."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,8 @@ class _Sums:
 
 def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
     """Plans partitions (`items.LEAF`)."""
-    items = kept(roll_up(partitions, units=units))
+    items = roll_up(partitions, units=units)
+    items = kept(items) if units else items
     sums = _sums(items, problems)
     errors: dict[int, CapExceeded] = {}
     for number, problem in enumerate(problems):
@@ -82,7 +85,7 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
     placed = []
     for wave in _waves(members, problems):
         groups = _groups(wave, members, problems, found)
-        rows = grouped.join(small(items.sparkSession, {"g": (LONG, sorted(groups))}), "g", "left_semi")
+        rows = among(grouped, "g", groups) if len(members) > 1 else grouped
         solved = solve(rows, groups)
         found |= solved.groups
         placed.append(solved.rows)
@@ -92,9 +95,10 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
     for more in placed[1:]:
         rows = rows.unionByName(more) if rows is not None else more
     leaves = _leaves(partitions, rows, members, units=units)
-    leaves = kept(leaves)
-    outcomes = _checked(leaves, problems, outcomes, units=units)
-    return Planned(leaves, outcomes)
+    leaves = kept(leaves) if units else leaves
+    rows = _summed(leaves, units=units)
+    outcomes = _checked(rows, problems, outcomes, [of.subjects for of in sums])
+    return Planned(leaves, outcomes, rows)
 
 
 def _sums(items: DataFrame, problems: Sequence[Problem]) -> list[_Sums]:
@@ -189,7 +193,7 @@ def _lent(by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], so
     )
     of_home = small(spark, {"home": (INT, [row[0] for row in home_rows]), "here": (INT, [row[1] for row in home_rows])})
     of_pin = small(spark, {"pin": (INT, [row[0] for row in home_rows]), "pinned": (INT, [row[1] for row in home_rows])})
-    mine = by_zone.join(small(spark, {"problem": (INT, soft)}), "problem", "left_semi")
+    mine = among(by_zone, "problem", soft)
     joined = mine.join(of_zone, ["problem", "zone"]).join(of_home, "home", "left").join(of_pin, "pin", "left")
     at_home = F.col("roomy") == 1
     home = F.when(at_home, F.col("own")).otherwise(F.coalesce("here", "own")).cast("int")
@@ -333,32 +337,51 @@ def _leaves(
     return leaves.withColumn("reason", reason.cast("int")).withColumn("place", placed_or_not).drop("why", "key")
 
 
-def _checked(leaves: DataFrame, problems: Sequence[Problem], outcomes: list[Outcome], *, units: bool) -> list[Outcome]:
-    """The plan against every rule that sums can show, from its rows; and what is known only now."""
+def _summed(leaves: DataFrame, *, units: bool) -> list[dict[str, Any]]:
+    """What there is at each worker, by reason."""
     place, pin, home = F.col("place"), F.col("pin"), F.col("home")
-    apart = (home != F.col("item_home")) & (home != NEW) if units else F.lit(False)  # noqa: FBT003 - a literal
-    sums = leaves.groupBy("problem", "place").agg(
-        F.count(F.lit(1)).alias("count"),
-        F.sum(F.when((pin >= 0) & (pin != place), F.lit(1)).otherwise(F.lit(0))).alias("unpinned"),
-        F.sum(F.when(place != home, F.lit(1)).otherwise(F.lit(0))).alias("came"),
-        F.sum(F.when(apart, F.col("w")).otherwise(F.lit(0))).alias("apart"),
+    apart = (home != F.col("item_home")) & (home != NEW) if units else no()
+    return rows_of(
+        leaves.groupBy("problem", "place", "reason", (place == home).alias("stays")).agg(
+            F.count(F.lit(1)).alias("count"),
+            total("w"),
+            F.sum(F.when((pin >= 0) & (pin != place), F.lit(1)).otherwise(F.lit(0))).alias("unpinned"),
+            F.sum(F.when(apart, F.col("w")).otherwise(F.lit(0))).alias("apart"),
+        )
     )
-    scattered = dict.fromkeys(range(len(problems)), 0)
-    for row in rows_of(sums):
+
+
+def _checked(
+    sums: Sequence[Mapping[str, Any]], problems: Sequence[Problem], outcomes: list[Outcome], subjects: Sequence[int]
+) -> list[Outcome]:
+    """The plan against every rule that sums can show, from its rows; and what is known only now."""
+    scattered, found = dict.fromkeys(range(len(problems)), 0), dict.fromkeys(range(len(problems)), 0)
+    at: dict[tuple[int, int], dict[str, int]] = {}
+    for row in sums:
         number = row["problem"]
+        scattered[number] += row["apart"]
+        found[number] += row["count"]
+        worker = at.setdefault((number, row["place"]), {"count": 0, "unpinned": 0, "came": 0})
+        worker["count"] += row["count"]
+        worker["unpinned"] += row["unpinned"]
+        worker["came"] += 0 if row["stays"] else row["count"]
+    for (number, place), worker in at.items():
         if outcomes[number].error is None:
-            _check_worker(problems[number], row)
-            scattered[number] += row["apart"]
+            _check_worker(problems[number], place, worker)
+    for number, outcome in enumerate(outcomes):
+        if outcome.error is None and found[number] != subjects[number]:
+            msg = f"{found[number]} partitions of {subjects[number]}"
+            raise BrokenPlan(msg)
     return [
         replace(outcome, bounds=outcome.bounds + Bounds(scattered[number])) if outcome.error is None else outcome
         for number, outcome in enumerate(outcomes)
     ]
 
 
-def _check_worker(problem: Problem, row: Mapping[str, Any]) -> None:
+def _check_worker(problem: Problem, place: int, row: Mapping[str, int]) -> None:
     workers = problem.workers
-    rank = row["place"] - problem.offset
-    if row["place"] < 0 or rank >= len(workers):
+    rank = place - problem.offset
+    if place < 0 or rank >= len(workers):
         msg = "a partition without a worker"
         raise BrokenPlan(msg)
     faults = ["more subjects than a worker may have"] if row["count"] > workers.slots[rank] else []
