@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support import promises, skipped
+from tests.support import groups, promises, skipped
 from tests.support.account.wire import Wire
 from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
@@ -114,6 +114,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = [item for item in items if item in chosen]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
+    """What several processes share out they know by names."""
+    if hasattr(session.config, "workerinput"):
+        groups.name_groups(session.items)
+    yield
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
+from nats.errors import FlushTimeoutError
 
 from tests.support.account.wire import Wire, eventually
 from tests.support.cluster.servers import Cluster
@@ -131,6 +132,14 @@ async def test_a_report_that_never_came_fails_the_audit_only_if_it_may_have_been
             await wire.expect("STREAM.UPDATE.S", {"name": "S", "description": forgotten})
             await eventually(lambda: any("UPDATE" in subject for subject in audit.subjects()))
             audit.records = [record for record in audit.records if "UPDATE" not in record["subject"]]
+
+
+async def test_a_wire_whose_flush_was_given_up_still_hears(server: Server, wire: Wire) -> None:
+    server.freeze()
+    with pytest.raises(FlushTimeoutError):
+        await wire.client.flush(timeout=0.1)  # type: ignore[arg-type]  # seconds, annotated as int
+    server.thaw()
+    await wire.expect("INFO")
 
 
 async def test_cluster_elects_and_survives_the_loss_of_its_leader(cluster: Cluster) -> None:

@@ -434,7 +434,8 @@ async def test_a_pause_that_a_manifest_declares_is_told_apart(cli: Command, wire
     assert f"it was paused until {LATER} by its manifest" in ended.out
     assert f"the manifest declares a pause until {LATER}: the next reconcile pauses it again" in ended.err
     assert not (await wire.consumer_info("S", "c")).get("paused")
-    cli("apply", "-f", manifests, "--yes")
+    (change,) = cli("apply", "-f", manifests, "--yes", "--format", "json").json["changes"]
+    assert (change["procedure"]["name"], change["result"]) == ("set-pause", "applied")
     assert (await wire.consumer_info("S", "c"))["paused"] is True
 
 

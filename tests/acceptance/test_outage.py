@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.account.wire import Json, Wire, eventually
+from tests.support.account.wire import Json, Wire
 from tests.support.cluster.servers import Cluster, free_ports
 from tests.support.daemon.command import Command, Ended
 from tests.support.daemon.running import ran, started
@@ -90,10 +90,10 @@ async def test_a_server_frozen_until_apply_gave_up_executes_nothing_later(cli: C
     catalogue = Catalogue(0)
     path = catalogue.write(tmp_path)
     arguments = ("apply", "-f", path, *FREELY, "--timeout", "5s", "--format", "json")
-    async with started(cli, *arguments, **QUICK) as running:
-        await eventually(lambda: server.monitor("jsz").get("streams", 0) > 10, 30)
-        server.freeze()
-        ended = await running.wait()
+    async with Proxy(server.port) as proxy:
+        proxy.rule = at_write(MIDDLE, proxy, server.freeze)
+        async with started(Command(cli.home, proxy.url), *arguments, **QUICK) as running:
+            ended = await running.wait()
     thawed = datetime.now(UTC)
     server.thaw()
     server.wait_ready()

@@ -111,7 +111,8 @@ async def test_a_durable_that_was_caught_up_in_the_migration_of_a_stream_that_is
     file = written(guarded.directory, stream("S"), consumer("S", **durable))
     (change,) = guarded.cli("plan", "-f", file, "--format", "json").json["changes"]
     assert change["procedure"]["name"] == "let-go"
-    guarded.cli("apply", "-f", file, "--yes")
+    (change,) = guarded.cli("apply", "-f", file, "--yes", "--format", "json").json["changes"]
+    assert change["result"] == "applied"
     info = await wire.consumer_info("S", "c")
     assert "reconciler.procedure" not in info["config"]["metadata"]
     assert not info.get("paused")

@@ -146,7 +146,7 @@ def test_one_bad_row_among_many_is_found_without_keeping_them(desk: Desk) -> Non
 
 def test_more_partitions_than_are_planned_here_need_spark(desk: Desk) -> None:
     desk.plan("localRows: 99")
-    err = desk(code=64).err
+    err = desk("--engine", "local", code=64).err
     assert "100 partitions are more than the 99 that are planned in this process (spec.localRows)" in err
     assert "pip install 'jetstream-reconciler[spark]'" in err
 
@@ -154,7 +154,7 @@ def test_more_partitions_than_are_planned_here_need_spark(desk: Desk) -> None:
 @pytest.mark.parametrize("format_", ["delta", "iceberg", "json"])
 def test_other_formats_need_spark(desk: Desk, format_: str) -> None:
     desk.plan(instead={"format: csv, path: partitions.csv": f"format: {format_}, path: x"})
-    assert "pip install 'jetstream-reconciler[spark]'" in desk(code=64).err
+    assert "pip install 'jetstream-reconciler[spark]'" in desk("--engine", "local", code=64).err
 
 
 def test_an_object_store_is_no_output(desk: Desk) -> None:

@@ -49,10 +49,13 @@ class Plan:
 
 def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Array | None = None) -> Plan:
     """The whole plan."""
-    rolled = roll_up(partitions, unit)
+    rolled = roll_up(partitions, unit, workers.active)
     items = rolled.items
     _check_room(items, workers)
-    group, members = groups(items, workers, rules)
+    try:
+        group, members = groups(items, workers, rules)
+    except NoRoom as error:
+        raise zones_exceeded(error, int(items.filters.sum()), workers) from error
     place = np.full(len(items), -1, dtype=np.int32)
     reason = np.zeros(len(items), dtype=np.int8)
     solved = []
@@ -70,6 +73,7 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
     if unit is not None:
         reunited = (leaf_reason == Reason.STAYS) & (leaf_place != partitions.home)
         leaf_reason = np.where(reunited, np.int8(Reason.UNIT), leaf_reason)
+        leaf_reason = np.where(leaf_reason == Reason.ABSENT, np.int8(Reason.DRAINING), leaf_reason)
         leaf_reason = np.where(leaf_place == partitions.home, np.int8(Reason.STAYS), leaf_reason)
         leaf_reason = np.where(partitions.home == NEW, np.int8(Reason.NEW), leaf_reason)
         leaf_reason = np.where(partitions.home == ABSENT, np.int8(Reason.ABSENT), leaf_reason).astype(np.int8)
@@ -115,6 +119,16 @@ def cap_exceeded(error: NoRoom, subjects: int, workers: Workers, ranks: tuple[in
     return CapExceeded(msg)
 
 
+def zones_exceeded(error: NoRoom, subjects: int, workers: Workers) -> CapExceeded:
+    """What fits into no zone, although all zones together would have the room."""
+    what = "partitions" if error.filters == 1 else f"units of {error.filters} subjects"
+    slots = sum(workers.slots[k] for k in range(len(workers)) if workers.active[k])
+    return CapExceeded(
+        f"{error.placed} of {error.asked} {what} that need a zone fit: {subjects} subjects, room for {slots} in all zones "
+        "together; add workers, raise maxSubjects or make units smaller"
+    )
+
+
 def _check_room(items: Items, workers: Workers) -> None:
     """Before anything else: enough room at all, and for what is pinned."""
     pinned = items.pin >= 0
@@ -154,7 +168,7 @@ def _scattered(partitions: Items, items: Items, item: npt.NDArray[np.int64]) -> 
     """Weight of partitions that are not where their unit is: they have to move, whatever the plan."""
     if len(items) == len(partitions):
         return 0
-    apart = (partitions.home != items.home[item]) & (partitions.home != NEW)
+    apart = (partitions.home != items.home[item]) & (partitions.home != NEW) & (items.home[item] != ABSENT)
     return int(partitions.weight[apart].sum())
 
 

@@ -2,11 +2,13 @@
 
 The key of a unit is its name after a space, which no subject contains: units and single partitions never share a key.
 
-Invariant: partitions of a unit have one worker; where they had several, the unit stays where most of its weight is.
+Invariant: partitions of a unit have one worker; where they had several, the unit stays where most of its weight is, and never
+goes to a worker that is draining.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import Ints, Items
+from reconciler.partitions.planning.model import ABSENT, Ints, Items, Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,8 @@ class Rolled:
     item: Ints
 
 
-def roll_up(partitions: Items, unit: pa.Array | None) -> Rolled:
-    """Each unit as one item; a partition without a unit is one by itself."""
+def roll_up(partitions: Items, unit: pa.Array | None, active: Sequence[bool]) -> Rolled:
+    """Each unit as one item; a partition without a unit is one by itself. `active` says who may receive, by rank."""
     if unit is None or unit.null_count == len(unit):
         return Rolled(partitions, np.arange(len(partitions), dtype=np.int64))
     named = pc.binary_join_element_wise(pa.scalar(" "), unit, "", null_handling="emit_null")
@@ -39,11 +41,14 @@ def roll_up(partitions: Items, unit: pa.Array | None) -> Rolled:
     pin, zone = np.full(count, -1, dtype=np.int32), np.full(count, -1, dtype=np.int32)
     np.maximum.at(pin, item, partitions.pin)  # all that say something say the same
     np.maximum.at(zone, item, partitions.zone)
-    return Rolled(Items(Keys(keys.dictionary), weight, filters, _homes(partitions, item, count), pin, zone), item)
+    return Rolled(Items(Keys(keys.dictionary), weight, filters, _homes(partitions, item, count, active), pin, zone), item)
 
 
-def _homes(partitions: Items, item: Ints, count: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Where most of the weight is; of equal ones the lowest rank. Being nowhere counts only if all of it is nowhere."""
+def _homes(partitions: Items, item: Ints, count: int, active: Sequence[bool]) -> Ranks:
+    """The active worker with most of the weight, of equal ones the lowest rank; a draining one only if it has all of it.
+
+    Being nowhere counts only if all of it is nowhere.
+    """
     home = np.full(count, -1, dtype=np.int32)
     gone = partitions.home < 0
     np.minimum.at(home, item[gone], partitions.home[gone])
@@ -56,6 +61,10 @@ def _homes(partitions: Items, item: Ints, count: int) -> np.ndarray[tuple[int], 
     )
     weight = np.add.reduceat(partitions.weight[order], starts)
     at_item, at_home = item[order][starts], partitions.home[order][starts]
-    best = np.lexsort((-at_home, weight, at_item))  # the last one of each item is the heaviest, of the lowest rank
+    receives = np.array(active, dtype=np.bool_)
+    best = np.lexsort((-at_home, weight, receives[at_home], at_item))  # the last one of each item is the one to stay at
     home[at_item[best]] = at_home[best]
+    scattered = np.unique(item[partitions.home != home[item]])
+    scattered = scattered[home[scattered] >= 0]
+    home[scattered[~receives[home[scattered]]]] = ABSENT
     return home

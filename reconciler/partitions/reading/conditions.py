@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.partitions.reading.numbers import micro
+from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.spec import Condition
 
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -26,33 +27,29 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def fulfilled(batch: pa.RecordBatch, where: Sequence[Condition]) -> pa.Array:
+def fulfilled(batch: pa.RecordBatch, where: Sequence[Condition], table: str) -> pa.Array:
     """True for the rows that fulfil all conditions."""
     kept = pa.array([True] * len(batch))
     for condition in where:
-        kept = pc.and_(kept, pc.fill_null(_holds(batch.column(condition.column), condition), fill_value=False))
+        kept = pc.and_(kept, pc.fill_null(_holds(batch.column(condition.column), condition, table), fill_value=False))
     return kept
 
 
-def _holds(column: pa.Array, condition: Condition) -> pa.Array:
+def _holds(column: pa.Array, condition: Condition, table: str) -> pa.Array:
     if condition.op in ("isNull", "notNull"):
         return pc.is_null(column) if condition.op == "isNull" else pc.is_valid(column)
     values = condition.value if isinstance(condition.value, list) else [condition.value]
-    left, right = _comparable(column, values)
+    left, right = _comparable(column, values, (condition.column, table))
     if condition.op in ("in", "notIn"):
         found = pc.if_else(pc.is_valid(left), pc.is_in(left, value_set=right), None)
         return found if condition.op == "in" else pc.invert(found)
     return _OPERATIONS[condition.op](left, right[0])
 
 
-def _comparable(column: pa.Array, values: Sequence[Any]) -> tuple[pa.Array, pa.Array]:
+def _comparable(column: pa.Array, values: Sequence[Any], named: tuple[str, str]) -> tuple[pa.Array, pa.Array]:
     """Both sides as millionths when a number is asked for, else as texts."""
     if all(isinstance(value, bool) for value in values):
-        return _text(column), pa.array([str(value).lower() for value in values], pa.string())
+        return text_of(column, *named), pa.array([str(value).lower() for value in values], pa.string())
     if all(isinstance(value, int | float) for value in values):
         return micro(column), micro(pa.array([repr(value) for value in values], pa.string()))
-    return _text(column), pa.array([str(value) for value in values], pa.string())
-
-
-def _text(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_string(column.type) else column.cast(pa.string())
+    return text_of(column, *named), pa.array([str(value) for value in values], pa.string())

@@ -12,6 +12,7 @@ from reconciler.errors import InvalidInput
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import Previous
 from reconciler.partitions.reading.tables import TableFiles, no_column
+from reconciler.partitions.reading.texts import text_of
 
 
 def read_earlier(table: TableFiles, names: tuple[str, str]) -> Previous:
@@ -26,7 +27,7 @@ def read_earlier(table: TableFiles, names: tuple[str, str]) -> Previous:
     workers: list[pa.Array] = []
     for batch in table.batches(names, faults):
         for name, column in zip(names, (subjects, workers), strict=True):
-            column.append(batch.column(name).cast(pa.string()))
+            column.append(text_of(batch.column(name), name, table.shown))
             faults.add(
                 f"null-{'subject' if column is subjects else 'worker'}", f"without {name}", batch.column(name).null_count, []
             )

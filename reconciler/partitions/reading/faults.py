@@ -33,13 +33,13 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self._kinds)
 
-    def add(self, code: str, message: str, count: int, examples: Iterable[object]) -> None:
+    def add(self, code: str, message: str, count: int, examples: Iterable[str | None]) -> None:
         """So many rows with this fault; of the examples five are kept."""
         if not count:
             return
         kind = self._kinds.setdefault(code, _Kind(message))
         kind.count += count
-        kind.examples = nsmallest(EXAMPLES, {*kind.examples, *(quoted(example) for example in examples)})
+        kind.examples = nsmallest(EXAMPLES, {*kind.examples, *(example for example in examples if example is not None)})
 
     def problems(self) -> tuple[Problem, ...]:
         """One for each kind of fault."""
@@ -59,4 +59,4 @@ def _rows(count: int) -> str:
 
 
 def _for_example(examples: list[str]) -> str:
-    return f": {', '.join(examples)}" if examples else ""
+    return f": {', '.join(map(quoted, examples))}" if examples else ""

@@ -8,7 +8,8 @@ Invariant: the same value gives the same number here and in Spark; what cannot b
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+import re
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,12 @@ from reconciler.partitions.spec import MILLION
 
 MOST = 1 << 62
 """Of one value, and of all weights together: so every sum fits into 64 bits."""
+NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\z"
+"""What a number looks like in a text, in the notation of Java."""
 _PLAIN = r"\A[+-]?[0-9]{1,12}(\.[0-9]{0,18})?\z"
+_ODD = re.compile(NUMBER.replace(r"\z", r"\Z"))
+_DIGITS = 18
+"""After the point; what follows them is rounded half-up first, which is how Spark reads a text."""
 _DECIMAL = pa.decimal128(38, 18)
 
 
@@ -53,13 +59,11 @@ def _of_text(column: pa.Array) -> pa.Array:
 
 def _of_one(text: str) -> int | None:
     """A number with an exponent, and whatever else is written oddly."""
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
+    if _ODD.match(text) is None or (number := Decimal(text)).adjusted() > _DIGITS:
         return None
-    if not number.is_finite() or abs(number) > MOST // MILLION or not text.isascii() or "_" in text:
-        return None
-    return int((number * MILLION).quantize(Decimal(1), ROUND_HALF_EVEN))
+    with localcontext(prec=4 * _DIGITS):
+        known = number.quantize(Decimal(1).scaleb(-_DIGITS), ROUND_HALF_UP)
+        return int((known * MILLION).quantize(Decimal(1), ROUND_HALF_EVEN)) if abs(known) <= MOST // MILLION else None
 
 
 def _of_floats(column: pa.Array) -> pa.Array:

@@ -21,6 +21,7 @@ from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTabl
 from reconciler.partitions.reading.numbers import MOST, micro
 from reconciler.partitions.reading.subjects import LONGEST, filled, template_columns, wrong
 from reconciler.partitions.reading.tables import TableFiles
+from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.reading.workers import check_named, usual_column
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
@@ -99,10 +100,11 @@ def used_columns(table: TableFiles, spec: PartitionPlanSpec) -> dict[str, str]:
 
 def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlanSpec, faults: Faults) -> dict[str, pa.Array]:
     """The columns of a batch in our types; every fault of a row is counted."""
-    texts = {name: _text(batch.column(column)) for name, column in used.items() if name != "weight"}
+    texts = {name: text_of(batch.column(column), column, faults.table) for name, column in used.items() if name != "weight"}
     template = spec.partitions.template
     if template is not None:
-        texts["subject"], split = filled(template, {name: _text(batch.column(name)) for name in template_columns(template)})
+        values = {name: text_of(batch.column(name), name, faults.table) for name in template_columns(template)}
+        texts["subject"], split = filled(template, values)
         _count(
             faults,
             "split-token",
@@ -235,10 +237,6 @@ def _joined(found: _Collected) -> Partitions:
 def _whole(found: _Collected, name: str, kind: pa.DataType) -> pa.Array:
     chunks: Sequence[pa.Array] = found.columns.get(name, [])
     return pa.chunked_array(chunks, kind).combine_chunks() if chunks else pa.array([], kind)
-
-
-def _text(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
 def _and(mask: pa.Array, other: npt.NDArray[np.bool_]) -> pa.Array:

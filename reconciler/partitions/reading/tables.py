@@ -44,7 +44,7 @@ class TableFiles:
     @property
     def shown(self) -> str:
         """As it is called in messages."""
-        return self.table.path or self.table.table or self.name
+        return shown_name(self.name, self.table)
 
     def problem(self, code: str, message: str, *path: str | int) -> Problem:
         """A fault of what the plan says about this table."""
@@ -57,7 +57,7 @@ class TableFiles:
             read = _parquet(file, wanted) if self.table.format == "parquet" else _csv(file, wanted, _options(self), faults)
             try:
                 for batch in read:
-                    kept = batch.filter(fulfilled(batch, self.table.where)) if self.table.where else batch
+                    kept = batch.filter(fulfilled(batch, self.table.where, self.shown)) if self.table.where else batch
                     yield kept.select(list(dict.fromkeys(columns)))
             except (pa.ArrowInvalid, OSError) as error:
                 raise InvalidInput((Problem(str(file), 1, 1, "unreadable", str(error)),)) from error
@@ -65,12 +65,11 @@ class TableFiles:
 
 def open_table(plan: PlanFile, name: str, table: Table) -> TableFiles:
     """Finds the files and reads which columns there are; raises InvalidInput when that cannot be."""
-    path = Path(table.path or "")
-    path = path if path.is_absolute() else plan.directory / path
+    path = there(plan, name, table)
     files = _files(path, table.format)
     if not files:
-        what = "is not there" if not path.exists() else f"has no {table.format} files"
-        raise InvalidInput((plan.problem("not-found", f"{quoted(str(path))} {what}", "spec", name, "path"),))
+        message = f"{quoted(str(path))} has no {table.format} files"
+        raise InvalidInput((plan.problem("not-found", message, "spec", name, "path"),))
     found = TableFiles(plan, name, table, files, ())
     try:
         names = _parquet_names(files[0]) if table.format == "parquet" else _csv_names(files[0], _options(found))
@@ -90,6 +89,20 @@ def open_table(plan: PlanFile, name: str, table: Table) -> TableFiles:
     return found
 
 
+def shown_name(name: str, table: Table) -> str:
+    """As a table is called in messages."""
+    return table.path or table.table or name
+
+
+def there(plan: PlanFile, name: str, table: Table) -> Path:
+    """The file or directory that a plan names, which has to exist."""
+    plain = (table.path or "").removeprefix("file://").removeprefix("file:")
+    path = plan.directory / plain
+    if not path.exists():
+        raise InvalidInput((plan.problem("not-found", f"{quoted(str(path))} is not there", "spec", name, "path"),))
+    return path
+
+
 def no_column(name: str, known: Sequence[str]) -> str:
     """What to say of a column that is not there."""
     hint = suggest(name, known) or f"; there are {', '.join(known[:20])}"
@@ -103,14 +116,17 @@ def _files(path: Path, format_: str) -> tuple[Path, ...]:
     return (path,) if path.is_file() else ()
 
 
-def _options(table: TableFiles) -> CsvOptions:
+def csv_options(plan: PlanFile, name: str, table: Table) -> CsvOptions:
+    """How the plan says that a CSV file is written."""
     try:
-        return CsvOptions.model_validate(table.table.options)
+        return CsvOptions.model_validate(table.options)
     except ValidationError as error:
-        found = from_validation(error, CsvOptions, ("spec", table.name, "options"))
-        raise InvalidInput(
-            tuple(table.plan.problem(finding.code, finding.message, *finding.path) for finding in found)
-        ) from error
+        found = from_validation(error, CsvOptions, ("spec", name, "options"))
+        raise InvalidInput(tuple(plan.problem(finding.code, finding.message, *finding.path) for finding in found)) from error
+
+
+def _options(table: TableFiles) -> CsvOptions:
+    return csv_options(table.plan, table.name, table.table)
 
 
 def _parquet_names(file: Path) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reconciler.errors import InvalidInput
 from reconciler.model.identity import MAX_NAME
@@ -20,6 +19,7 @@ from reconciler.partitions.reading.faults import Faults
 from reconciler.partitions.reading.inputs import WorkerTableRows
 from reconciler.partitions.reading.numbers import micro
 from reconciler.partitions.reading.tables import TableFiles, no_column
+from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
 _ID = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9]")
@@ -88,15 +88,20 @@ def read_workers(table: TableFiles, spec: PartitionPlanSpec) -> WorkerTableRows:
 
 def _rows(batch: pa.RecordBatch, used: dict[str, str], most: int, faults: Faults) -> list[_Row]:
     count = len(batch)
-    text = {field: _texts(batch.column(column)) for field, column in used.items()}
+    numbers = ("capacity", "maxSubjects")
+    text = {
+        field: text_of(batch.column(column), column, faults.table).to_pylist()
+        for field, column in used.items()
+        if field not in numbers
+    }
     names = text["worker"]
     capacity = micro(batch.column(used["capacity"])).to_pylist() if "capacity" in used else [MILLION] * count
     slots = micro(batch.column(used["maxSubjects"])).to_pylist() if "maxSubjects" in used else [None] * count
-    given = text.get("maxSubjects", [None] * count)
+    given = batch.column(used["maxSubjects"]).is_valid().to_pylist() if "maxSubjects" in used else [False] * count
     states = [state or "active" for state in text.get("state", [None] * count)]
     zones = text.get("zone", [None] * count)
 
-    def check(code: str, message: str, wrong: list[bool], shown: Sequence[object]) -> None:
+    def check(code: str, message: str, wrong: list[bool], shown: Sequence[str | None]) -> None:
         faults.add(code, message, sum(wrong), [value for value, bad in zip(shown, wrong, strict=True) if bad])
 
     check("null-worker", "without a worker", [name is None for name in names], [""] * count)
@@ -108,10 +113,7 @@ def _rows(batch: pa.RecordBatch, used: dict[str, str], most: int, faults: Faults
         names,
     )
     check("bad-capacity", "with a capacity that is no number above 0", [value is None or value <= 0 for value in capacity], names)
-    wrong = [
-        text_ is not None and (value is None or value < 0 or value % MILLION != 0)
-        for value, text_ in zip(slots, given, strict=True)
-    ]
+    wrong = [said and (value is None or value < 0 or value % MILLION != 0) for value, said in zip(slots, given, strict=True)]
     check("bad-max-subjects", "with a maxSubjects that is no whole number", wrong, names)
     if "zone" in used:
         check("null-zone", "without a zone, while others have one", [zone is None for zone in zones], names)
@@ -130,11 +132,6 @@ def _slots(given: int | None, most: int) -> int:
 def good_id(name: str) -> bool:
     """Whether a worker of this name can have a file and a consumer."""
     return _ID.fullmatch(name) is not None and len(name) <= MAX_NAME // 2
-
-
-def _texts(column: pa.Array) -> list[str | None]:
-    found: list[str | None] = pc.cast(column, pa.string()).to_pylist()
-    return found
 
 
 def _ranked(rows: list[_Row]) -> WorkerTableRows:

@@ -21,21 +21,24 @@ from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST
 from reconciler.partitions.reading.subjects import FIELD, GOOD, LONGEST, WILD, template_columns
-from reconciler.partitions.spark.conditions import micro
-from reconciler.partitions.spark.frames import INT, TEXT, kept, no, rows_of, small
+from reconciler.partitions.reading.tables import shown_name
+from reconciler.partitions.spark.conditions import micro, text_of
+from reconciler.partitions.spark.frames import INT, TEXT, kept, named, no, rows_of, small
 from reconciler.partitions.spark.items import LEAF
-from reconciler.partitions.spark.tables import BROKEN, quoted_name
+from reconciler.partitions.spark.tables import BROKEN
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
 _SOMETIMES = {"unit": (None, "string"), "pin": (-1, "int"), "zone": (-1, "int")}
 """Columns that not every table has, and what stands for them then."""
 _BROKEN_ROW = 0
 """The number of that fault; twice the same subject comes after all that a row shows by itself."""
-_TWICE = ("duplicate-subject", "with a subject that stands there more than once", None)
+_TWICE = ("duplicate-subject", "with a subject that stands there more than once")
 _GONE, _WRONG = -1, -2
 """Marks of what is in the earlier plan, but not in the table, or not as it should be."""
 _HALF = 32
 """Sums of 64-bit numbers are sums of their halves: nothing overflows."""
+_TEXT_FILES = ("csv", "json", "text")
+"""In these, Spark reads bytes that are no text as U+FFFD."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,14 @@ def check_partitions(
     table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, workers: WorkerTableRows, earlier: DataFrame | None
 ) -> Checked:
     """The partitions; raises InvalidInput with everything that is wrong. `earlier` has subject and home, as a rank."""
-    faults = Faults(spec.partitions.path or spec.partitions.table or "partitions")
-    ranked = _ranked(_read(table, used, spec), used, workers)
-    conditions = _conditions(used, spec, workers)
+    faults = Faults(shown_name("partitions", spec.partitions))
+    ranked = _ranked(_read(table, used, spec, faults.table), used, workers)
+    conditions = _conditions(used, spec, len(table.columns) - 1)
+    kinds = [*((code, message) for code, message, _ in conditions), _TWICE]
     carried = [name for name in _SOMETIMES if name in used] + [BROKEN] * (BROKEN in table.columns)
-    twice = F.when((_times() > 1) & ~_has(_BROKEN_ROW), F.lit(1 << len(conditions))).otherwise(F.lit(0))
     marked = ranked.select("subject", F.xxhash64("subject").alias("hash"), "w", *carried, _marks(conditions).alias("marks"))
+    times = _times(F.when(~_has(_BROKEN_ROW), F.col("subject")))
+    twice = F.when((times > 1) & ~_has(_BROKEN_ROW), F.lit(1 << len(conditions))).otherwise(F.lit(0))
     marked = marked.withColumn("marks", F.col("marks").bitwiseOR(twice))
     flagged = kept(_with_homes(marked, earlier))
     sums = rows_of(
@@ -70,15 +75,13 @@ def check_partitions(
     )
     _refuse_earlier(flagged, {row["marks"] for row in sums})
     sums = [row for row in sums if row["marks"] >= 0]
-    for at, (code, message, _) in enumerate((*conditions, _TWICE)):
+    for at, (code, message) in enumerate(kinds):
         number = sum(row["count"] for row in sums if row["marks"] >> at & 1)
         if number:
-            shown = BROKEN if at == _BROKEN_ROW else "subject"
-            wrong = flagged.filter(_has(at)).select(shown).distinct()
-            examples = [row[shown] for row in rows_of(wrong.orderBy(shown).limit(EXAMPLES + 1)) if row[shown] is not None]
-            faults.add(code, message, wrong.count() if at == len(conditions) else number, examples[:EXAMPLES])
-    count = sum(row["count"] for row in sums)
-    weight = sum(((row["high"] or 0) << _HALF) + (row["low"] or 0) for row in sums)
+            _count(flagged.filter((F.col("marks") >= 0) & _has(at)), code, message, (number, faults))
+    whole = [row for row in sums if not row["marks"] >> _BROKEN_ROW & 1]
+    count = sum(row["count"] for row in whole)
+    weight = sum(((row["high"] or 0) << _HALF) + (row["low"] or 0) for row in whole)
     units = any(row["units"] for row in sums)
     if weight >= MOST:
         faults.add("weights-too-large", f"whose weights add up to {MOST // MILLION:,} or more: use a larger unit", count, [])
@@ -91,19 +94,19 @@ def check_partitions(
     return Checked(rows.withColumn("problem", F.lit(0)).select(*LEAF), count, weight, units)
 
 
-def _times() -> Column:
+def _times(subject: Column) -> Column:
     """How often a subject stands in its table; the sort that this needs is the one that a join by subject needs as well.
 
     By hash first: subjects begin alike, so that they are slow to compare.
     """
-    return F.count(F.col("subject")).over(Window.partitionBy("hash", "subject"))
+    return F.count(subject).over(Window.partitionBy("hash", "subject"))
 
 
 def _with_homes(marked: DataFrame, earlier: DataFrame | None) -> DataFrame:
     """With where everything was; what is in the earlier plan alone is GONE, or WRONG if it stands there more than once."""
     if earlier is None:
         return marked.drop("hash").withColumn("home", F.lit(NEW))
-    wrong = F.col("subject").isNull() | (_times() > 1)
+    wrong = F.col("subject").isNull() | (_times(F.col("subject")) > 1)
     before = earlier.withColumn("hash", F.xxhash64("subject")).withColumn("wrong", wrong)
     before = before.withColumnsRenamed({"subject": "earlier", "hash": "earlier_hash"})
     same = (F.col("hash") == F.col("earlier_hash")) & (F.col("subject") == F.col("earlier"))
@@ -132,18 +135,22 @@ def _has(at: int) -> Column:
     return F.col("marks").bitwiseAND(1 << at) != 0
 
 
-def text(column: Column) -> Column:
-    """As it is, byte by byte."""
-    return F.collate(column.cast("string"), "UTF8_BINARY")
+def _count(wrong: DataFrame, code: str, message: str, counted: tuple[int, Faults]) -> None:
+    """A fault that occurs, with the first examples."""
+    number, faults = counted
+    shown = BROKEN if code == "bad-row" else "subject"
+    different = wrong.filter(F.col(shown).isNotNull()).select(shown).distinct()
+    examples = [row[shown] for row in rows_of(different.orderBy(shown).limit(EXAMPLES))]
+    faults.add(code, message, different.count() if code == "duplicate-subject" else number, examples)
 
 
-def _read(table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec) -> DataFrame:
+def _read(table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec, shown: str) -> DataFrame:
     """Our columns in our types: subject, unit, pin_name, zone_name, w, split, and the text of broken rows."""
     template, constant = spec.partitions.template, spec.partitions.columns.weight
-    columns = {name: text(F.col(quoted_name(used[name]))) if name in used else F.lit(None).cast("string") for name in _TEXTS}
+    columns = {name: text_of(table, used[name], shown) if name in used else F.lit(None).cast("string") for name in _TEXTS}
     split = no()
     if template is not None:
-        values = {name: text(F.col(quoted_name(name))) for name in template_columns(template)}
+        values = {name: text_of(table, name, shown) for name in template_columns(template)}
         parts = FIELD.split(template)
         columns["subject"] = F.concat(*(values[part] if at % 2 else F.lit(part) for at, part in enumerate(parts)))
         for value in values.values():
@@ -151,7 +158,7 @@ def _read(table: DataFrame, used: Mapping[str, str], spec: PartitionPlanSpec) ->
     if isinstance(constant, int):
         weight = F.lit(constant * MILLION).cast("long")
     else:
-        weight = micro(F.col(quoted_name(used["weight"])), table.schema[used["weight"]].dataType)
+        weight = micro(named(used["weight"]), table.schema[used["weight"]].dataType)
     broken = F.col(BROKEN) if BROKEN in table.columns else F.lit(None).cast("string")
     return table.select(
         columns["subject"].alias("subject"),
@@ -172,8 +179,16 @@ def _ranked(read: DataFrame, used: Mapping[str, str], workers: WorkerTableRows) 
     nothing = F.lit(-1).cast("int")
     found = read
     if "pin" in used:
-        names = workers.workers.names
-        table = small(read.sparkSession, {"pin_name": (TEXT, list(names)), "pin": (INT, list(range(len(names))))})
+        around = workers.workers
+        table = small(
+            read.sparkSession,
+            {
+                "pin_name": (TEXT, list(around.names)),
+                "pin": (INT, list(range(len(around)))),
+                "pin_zone": (INT, list(around.zone)),
+                "pin_drains": (INT, [int(not active) for active in around.active]),
+            },
+        )
         found = found.join(table, "pin_name", "left").withColumn("pin", F.coalesce("pin", nothing))
     else:
         found = found.withColumn("pin", nothing)
@@ -184,38 +199,38 @@ def _ranked(read: DataFrame, used: Mapping[str, str], workers: WorkerTableRows) 
     return found.withColumn("zone", nothing)
 
 
-def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, workers: WorkerTableRows) -> list[tuple[str, str, Column]]:
-    """Every fault of a row: code, message, and when it is one."""
-    subject = F.col("subject")
-    whole = F.col(BROKEN).isNull()
+def _conditions(used: Mapping[str, str], spec: PartitionPlanSpec, columns: int) -> list[tuple[str, str, Column]]:
+    """Every fault of a row: code, message, and when it is one. What else stands in a broken row is not looked at."""
+    subject, zone, pin = F.col("subject"), F.col("zone"), F.col("pin")
     good = _plain(subject) | (subject.rlike(GOOD) & ~subject.rlike(WILD) & (F.char_length(subject) <= LONGEST))
     bad = f"with a subject that is none (empty tokens, white space, wildcards, more than {LONGEST} characters)"
     found = [
-        ("bad-row", "with more or fewer values than the first line", ~whole),
-        ("null-subject", "without a subject", whole & subject.isNull()),
-        ("bad-subject", bad, whole & ~good),
-        ("bad-weight", "with a weight that is no number of at least 0.000001", whole & F.coalesce(F.col("w") <= 0, ~no())),
+        ("null-subject", "without a subject", subject.isNull()),
+        ("bad-subject", bad, ~good),
+        ("bad-weight", "with a weight that is no number of at least 0.000001", F.coalesce(F.col("w") <= 0, ~no())),
     ]
+    if spec.partitions.format in _TEXT_FILES:
+        replaced = subject.contains("\ufffd") | F.coalesce(F.col("unit").contains("\ufffd"), no())
+        found.append(("no-utf-8", "with bytes that are no UTF-8", replaced))
     if spec.partitions.template is not None:
-        message = "with a value in the template that is no single token (a dot, or nothing)"
-        found.append(("split-token", message, whole & F.col("split")))
-    pinned = F.col("pin_name").isNotNull()
+        found.append(("split-token", "with a value in the template that is no single token (a dot, or nothing)", F.col("split")))
     if "pin" in used:
-        found.append(("unknown-pin", "pinned to a worker that is not in the table of workers", pinned & (F.col("pin") < 0)))
-        draining = [rank for rank, active in enumerate(workers.workers.active) if not active]
-        if draining:
-            found.append(("draining-pin", "pinned to a worker that is draining", F.col("pin").isin(draining)))
+        unknown = F.col("pin_name").isNotNull() & (pin < 0)
+        found.append(("unknown-pin", "pinned to a worker that is not in the table of workers", unknown))
+        found.append(("draining-pin", "pinned to a worker that is draining", F.col("pin_drains") == 1))
     if "zone" in used:
-        zone = F.col("zone")
-        named = F.col("zone_name").isNotNull()
-        found.append(("unknown-zone", "with a zone that no worker has", named & (zone < 0)))
-        found.append(("null-zone", "without a zone, while others have one", whole & ~named))
+        named_one = F.col("zone_name").isNotNull()
+        found.append(("unknown-zone", "with a zone that no worker has", named_one & (zone < 0)))
+        found.append(("null-zone", "without a zone, while others have one", ~named_one))
         if "pin" in used:
-            home = F.create_map(*(F.lit(part) for pair in enumerate(workers.workers.zone) for part in pair))
-            found.append(
-                ("pin-outside-zone", "pinned to a worker of another zone", (F.col("pin") >= 0) & (home[F.col("pin")] != zone))
-            )
-    return found
+            found.append(("pin-outside-zone", "pinned to a worker of another zone", F.col("pin_zone") != zone))
+    broken = ("bad-row", f"with more or fewer values than the first line ({columns})", ~_whole())
+    return [broken, *((code, said, _whole() & flag) for code, said, flag in found)]
+
+
+def _whole() -> Column:
+    """Whether a row has as many values as the first line."""
+    return F.col(BROKEN).isNull()
 
 
 def _plain(subject: Column) -> Column:
@@ -229,7 +244,7 @@ def _plain(subject: Column) -> Column:
 def _units_agree(flagged: DataFrame, names: Sequence[str], faults: Faults) -> None:
     """The partitions of a unit go to one worker: they cannot be asked to be in two places."""
     for name in names:
-        said = flagged.filter(F.col("unit").isNotNull() & (F.col(name) >= 0))
+        said = flagged.filter((F.col("marks") == 0) & F.col("unit").isNotNull() & (F.col(name) >= 0))
         torn = said.groupBy("unit").agg(F.countDistinct(name).alias("places")).filter("places > 1").select("unit")
         examples = [row["unit"] for row in rows_of(torn.orderBy("unit").limit(EXAMPLES))]
         if examples:

@@ -1,4 +1,4 @@
-"""`where` and numbers, as `reading.conditions` and `reading.numbers` have them.
+"""`where`, texts and numbers, as `reading.conditions`, `reading.texts` and `reading.numbers` have them.
 
 Invariant: the same rows count, and the same value is the same number of millionths, as in the local reader.
 """
@@ -8,14 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType, StringType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    NullType,
+    StringType,
+)
 
-from reconciler.partitions.reading.numbers import MOST
+from reconciler.errors import InvalidInput
+from reconciler.partitions.reading.numbers import MOST, NUMBER
+from reconciler.partitions.reading.numbers import micro as millionths
+from reconciler.partitions.reading.texts import no_texts
+from reconciler.partitions.spark.frames import named, no
 from reconciler.partitions.spec import MILLION, Condition
-
-_NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\z"
 
 
 def micro(column: Column, kind: DataType) -> Column:
@@ -36,28 +50,42 @@ def micro(column: Column, kind: DataType) -> Column:
 
 def _of_text(column: Column) -> Column:
     text = F.btrim(column.cast("string"), F.lit(" \t"))
-    number = F.when(text.rlike(_NUMBER), text).try_cast("decimal(38,18)")
+    number = F.when(text.rlike(NUMBER), text).try_cast("decimal(38,18)")
     fits = F.abs(number) <= F.lit(MOST // MILLION).cast("decimal(38,0)")
     rounded = F.bround(F.when(fits, number), 6).cast("decimal(20,6)")
     return (rounded * F.lit(MILLION).cast("decimal(7,0)")).cast("long")
 
 
-def fulfilled(frame: DataFrame, where: Sequence[Condition]) -> Column:
+def text_of(frame: DataFrame, name: str, table: str) -> Column:
+    """A column as texts, byte by byte; raises InvalidInput where they could be written in several ways."""
+    kind = frame.schema[name].dataType
+    plain = isinstance(kind, StringType | IntegralType | BooleanType | DateType | BinaryType | NullType)
+    if not plain and not (isinstance(kind, DecimalType) and kind.scale == 0):
+        raise InvalidInput((no_texts(name, table),))
+    return bytewise(named(name).cast("string"))
+
+
+def bytewise(column: Column) -> Column:
+    """A text that is compared byte by byte, whatever collation its column has."""
+    return F.collate(column, "UTF8_BINARY")
+
+
+def fulfilled(frame: DataFrame, where: Sequence[Condition], table: str) -> Column:
     """True for the rows that fulfil all conditions."""
-    kept = F.lit(True)  # noqa: FBT003 - a literal
+    kept = ~no()
     for condition in where:
-        name = "`" + condition.column.replace("`", "``") + "`"
-        kept = kept & F.coalesce(_holds(F.col(name), frame.schema[condition.column].dataType, condition), F.lit(False))  # noqa: FBT003
+        kept = kept & F.coalesce(_holds(frame, condition, table), no())
     return kept
 
 
-def _holds(column: Column, kind: DataType, condition: Condition) -> Column:
+def _holds(frame: DataFrame, condition: Condition, table: str) -> Column:
+    column = named(condition.column)
     if condition.op in ("isNull", "notNull"):
         return column.isNull() if condition.op == "isNull" else column.isNotNull()
     values: list[Any] = condition.value if isinstance(condition.value, list) else [condition.value]
-    left, right = _comparable(column, kind, values)
+    left, right = _comparable(frame, condition.column, values, table)
     if condition.op in ("in", "notIn"):
-        found = F.when(left.isNotNull(), left.isin(right) if right else F.lit(False))  # noqa: FBT003
+        found = F.when(left.isNotNull(), F.coalesce(left.isin(right), no()) if right else no())
         return found if condition.op == "in" else ~found
     operations = {
         "eq": left == right[0],
@@ -70,11 +98,11 @@ def _holds(column: Column, kind: DataType, condition: Condition) -> Column:
     return operations[condition.op]
 
 
-def _comparable(column: Column, kind: DataType, values: Sequence[Any]) -> tuple[Column, list[Column]]:
+def _comparable(frame: DataFrame, name: str, values: Sequence[Any], table: str) -> tuple[Column, list[Column]]:
     """Both sides as millionths when a number is asked for, else as texts, byte by byte."""
-    text = F.collate(column.cast("string"), "UTF8_BINARY")
     if all(isinstance(value, bool) for value in values):
-        return text, [F.lit(str(value).lower()) for value in values]
+        return text_of(frame, name, table), [F.lit(str(value).lower()) for value in values]
     if all(isinstance(value, int | float) for value in values):
-        return micro(column, kind), [micro(F.lit(repr(value)), StringType()) for value in values]
-    return text, [F.lit(str(value)) for value in values]
+        wanted = millionths(pa.array([repr(value) for value in values], pa.string())).to_pylist()
+        return micro(named(name), frame.schema[name].dataType), [F.lit(value).cast("long") for value in wanted]
+    return text_of(frame, name, table), [F.lit(str(value)) for value in values]

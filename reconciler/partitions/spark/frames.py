@@ -17,6 +17,11 @@ FEW = 500
 LONG, INT, TEXT, BOOL = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
 
+def named(column: str) -> Column:
+    """A column by its name; one with dots in it is one name."""
+    return F.col("`" + column.replace("`", "``") + "`")
+
+
 def no() -> Column:
     """False, as a column."""
     return F.lit(False)  # noqa: FBT003 - a literal

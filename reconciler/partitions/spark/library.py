@@ -30,12 +30,13 @@ from reconciler.partitions.planning.planner import Plan as LocalPlan
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import TableFiles
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Checked, check_partitions, text
+from reconciler.partitions.spark.checking import Checked, check_partitions
+from reconciler.partitions.spark.conditions import text_of
 from reconciler.partitions.spark.frames import INT, TEXT, among, rows_of, small
 from reconciler.partitions.spark.items import item_key
 from reconciler.partitions.spark.planner import Outcome, Planned, plan
 from reconciler.partitions.spark.planner import Problem as Pool
-from reconciler.partitions.spark.tables import Collected, quoted_name
+from reconciler.partitions.spark.tables import Collected
 from reconciler.partitions.spec import PartitionPlanSpec, Table
 
 
@@ -115,7 +116,7 @@ def _before(previous: DataFrame | None) -> tuple[DataFrame | None, frozenset[str
     missing = [name for name in ("subject", "worker") if name not in previous.columns]
     if missing:
         raise InvalidInput((Problem("previous", 1, 1, "unknown-column", f"there is no column {', '.join(missing)}"),))
-    clean = previous.select(*(text(F.col(quoted_name(name))).alias(name) for name in ("subject", "worker")))
+    clean = previous.select(*(text_of(previous, name, "previous").alias(name) for name in ("subject", "worker")))
     workers = frozenset(row["worker"] for row in rows_of(clean.select("worker").distinct()))
     return clean, workers
 

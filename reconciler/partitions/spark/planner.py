@@ -13,11 +13,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Reason, Rules, Share, Workers
-from reconciler.partitions.planning.planner import BrokenPlan, CapExceeded, cap_exceeded, no_receivers, pinned_too_many, too_many
+from reconciler.partitions.planning.planner import (
+    CapExceeded,
+    cap_exceeded,
+    no_receivers,
+    pinned_too_many,
+    too_many,
+    zones_exceeded,
+)
 from reconciler.partitions.planning.zones import open_zones, zone_workers
-from reconciler.partitions.spark.frames import INT, LONG, among, kept, no, rows_of, small, total
+from reconciler.partitions.spark.frames import INT, LONG, among, kept, rows_of, small, total
 from reconciler.partitions.spark.groups import Group, Solution
 from reconciler.partitions.spark.items import item_key, roll_up
+from reconciler.partitions.spark.proving import Asked, prove
 from reconciler.partitions.spark.solve import solve
 
 _SHOWN = 5
@@ -56,7 +64,7 @@ class Planned:
     rows: DataFrame
     outcomes: Sequence[Outcome]
     sums: Sequence[Mapping[str, Any]]
-    """Of the rows of each `problem`, `place` and `reason`, of those that `stay` and of the others: `count` and `w`."""
+    """Of the rows, by worker and reason (`proving.Proof`)."""
 
 
 @dataclass(slots=True)
@@ -64,6 +72,8 @@ class _Sums:
     """Of a problem, before anything is planned."""
 
     subjects: int = 0
+    hashes: int = 0
+    """Of all keys, xor."""
     zoned: bool = False
     zones: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Weight and subjects, by zone."""
@@ -72,7 +82,7 @@ class _Sums:
 
 def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
     """Plans partitions (`items.LEAF`)."""
-    items = roll_up(partitions, units=units)
+    items = roll_up(partitions, _draining(problems), units=units)
     items = kept(items) if units else items
     sums = _sums(items, problems)
     errors: dict[int, CapExceeded] = {}
@@ -96,16 +106,28 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
         rows = rows.unionByName(more) if rows is not None else more
     leaves = _leaves(partitions, rows, members, units=units)
     leaves = kept(leaves) if units else leaves
-    rows = _summed(leaves, units=units)
-    outcomes = _checked(rows, problems, outcomes, [of.subjects for of in sums])
-    return Planned(leaves, outcomes, rows)
+    asked = [
+        None if outcome.error else Asked(one.subjects, one.hashes, one.zoned) for outcome, one in zip(outcomes, sums, strict=True)
+    ]
+    proof = prove(leaves, [(problem.workers, problem.rules, problem.offset) for problem in problems], asked, units=units)
+    outcomes = [
+        outcome if outcome.error else replace(outcome, bounds=outcome.bounds + Bounds(proof.scattered.get(number, 0)))
+        for number, outcome in enumerate(outcomes)
+    ]
+    return Planned(leaves, outcomes, proof.sums)
+
+
+def _draining(problems: Sequence[Problem]) -> list[int]:
+    """Workers that receive nothing, as DataFrames have them."""
+    return [problem.offset + rank for problem in problems for rank, active in enumerate(problem.workers.active) if not active]
 
 
 def _sums(items: DataFrame, problems: Sequence[Problem]) -> list[_Sums]:
     found = [_Sums() for _ in problems]
-    for row in rows_of(items.groupBy("problem", "zone").agg(total("w"), total("f"))):
+    for row in rows_of(items.groupBy("problem", "zone").agg(total("w"), total("f"), F.bit_xor("hash").alias("hashes"))):
         sums = found[row["problem"]]
         sums.subjects += row["f"]
+        sums.hashes ^= row["hashes"]
         sums.zones[row["zone"]] = (row["w"], row["f"])
         sums.zoned = sums.zoned or row["zone"] >= 0
     for row in rows_of(items.filter(F.col("pin") >= 0).groupBy("problem", "pin").agg(total("f"))):
@@ -125,9 +147,9 @@ def _no_room(items: DataFrame, number: int, problem: Problem, sums: _Sums) -> Ca
 
 
 def _grouped(
-    items: DataFrame, problems: Sequence[Problem], sums: list[_Sums], errors: Mapping[int, CapExceeded]
+    items: DataFrame, problems: Sequence[Problem], sums: list[_Sums], errors: dict[int, CapExceeded]
 ) -> tuple[DataFrame, dict[int, tuple[int, tuple[int, ...]]]]:
-    """Items with their group, and of each group the problem and the workers."""
+    """Items with their group, and of each group the problem and the workers; errors of soft zones are added."""
     members: dict[int, tuple[int, tuple[int, ...]]] = {}
     zoned: list[tuple[int, int, int]] = []
     soft = []
@@ -152,7 +174,10 @@ def _grouped(
     kinds = small(spark, {"problem": (INT, numbers), "whole": (INT, [int(number in whole) for number in numbers])})
     by_zone = items.join(kinds, "problem").withColumn("by", F.when(F.col("whole") == 1, F.lit(-9)).otherwise(F.col("zone")))
     if soft:
-        by_zone = _lent(by_zone, problems, sums, soft)
+        by_zone, full = _lent(by_zone, problems, sums, soft)
+        errors.update(full)
+        members = {group: of for group, of in members.items() if of[0] not in full}
+        zoned = [one for one in zoned if one[0] not in full]
     table = small(
         spark,
         {
@@ -164,8 +189,10 @@ def _grouped(
     return kept(by_zone.join(table, ["problem", "by"]).select(*_ITEM)), members
 
 
-def _lent(by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], soft: list[int]) -> DataFrame:
-    """Soft zones: they are planned as workers first, and where that puts an item is its group."""
+def _lent(
+    by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], soft: list[int]
+) -> tuple[DataFrame, dict[int, CapExceeded]]:
+    """Soft zones: they are planned as workers first, and where that puts an item is its group. And what fits into none."""
     spark = by_zone.sparkSession
     groups, zone_rows, home_rows = {}, [], []
     offset = 0
@@ -213,7 +240,12 @@ def _lent(by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], so
     lent = solved.rows.select(F.col("g").cast("int").alias("problem"), "key", "place").join(starts, "problem")
     lent = lent.select("problem", "key", (F.col("place") - F.col("start")).cast("int").alias("lent"))
     found = by_zone.join(lent, ["problem", "key"], "left")
-    return found.withColumn("by", F.coalesce("lent", "by")).drop("lent")
+    full = {
+        number: zones_exceeded(solution.error, sums[number].subjects, problems[number].workers)
+        for number, solution in solved.groups.items()
+        if solution.error is not None
+    }
+    return found.withColumn("by", F.coalesce("lent", "by")).drop("lent"), full
 
 
 def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]) -> list[list[int]]:
@@ -331,63 +363,8 @@ def _leaves(
         .when(home == ABSENT, F.lit(int(Reason.ABSENT)))
         .when(place == home, F.lit(int(Reason.STAYS)))
         .when(F.col("why") == int(Reason.STAYS), F.lit(int(Reason.UNIT)))
+        .when(F.col("why") == int(Reason.ABSENT), F.lit(int(Reason.DRAINING)))
         .otherwise(F.col("why"))
     )
     placed_or_not = F.coalesce("place", F.lit(-1)).cast("int")
     return leaves.withColumn("reason", reason.cast("int")).withColumn("place", placed_or_not).drop("why", "key")
-
-
-def _summed(leaves: DataFrame, *, units: bool) -> list[dict[str, Any]]:
-    """What there is at each worker, by reason."""
-    place, pin, home = F.col("place"), F.col("pin"), F.col("home")
-    apart = (home != F.col("item_home")) & (home != NEW) if units else no()
-    return rows_of(
-        leaves.groupBy("problem", "place", "reason", (place == home).alias("stays")).agg(
-            F.count(F.lit(1)).alias("count"),
-            total("w"),
-            F.sum(F.when((pin >= 0) & (pin != place), F.lit(1)).otherwise(F.lit(0))).alias("unpinned"),
-            F.sum(F.when(apart, F.col("w")).otherwise(F.lit(0))).alias("apart"),
-        )
-    )
-
-
-def _checked(
-    sums: Sequence[Mapping[str, Any]], problems: Sequence[Problem], outcomes: list[Outcome], subjects: Sequence[int]
-) -> list[Outcome]:
-    """The plan against every rule that sums can show, from its rows; and what is known only now."""
-    scattered, found = dict.fromkeys(range(len(problems)), 0), dict.fromkeys(range(len(problems)), 0)
-    at: dict[tuple[int, int], dict[str, int]] = {}
-    for row in sums:
-        number = row["problem"]
-        scattered[number] += row["apart"]
-        found[number] += row["count"]
-        worker = at.setdefault((number, row["place"]), {"count": 0, "unpinned": 0, "came": 0})
-        worker["count"] += row["count"]
-        worker["unpinned"] += row["unpinned"]
-        worker["came"] += 0 if row["stays"] else row["count"]
-    for (number, place), worker in at.items():
-        if outcomes[number].error is None:
-            _check_worker(problems[number], place, worker)
-    for number, outcome in enumerate(outcomes):
-        if outcome.error is None and found[number] != subjects[number]:
-            msg = f"{found[number]} partitions of {subjects[number]}"
-            raise BrokenPlan(msg)
-    return [
-        replace(outcome, bounds=outcome.bounds + Bounds(scattered[number])) if outcome.error is None else outcome
-        for number, outcome in enumerate(outcomes)
-    ]
-
-
-def _check_worker(problem: Problem, place: int, row: Mapping[str, int]) -> None:
-    workers = problem.workers
-    rank = place - problem.offset
-    if place < 0 or rank >= len(workers):
-        msg = "a partition without a worker"
-        raise BrokenPlan(msg)
-    faults = ["more subjects than a worker may have"] if row["count"] > workers.slots[rank] else []
-    faults += ["a pin that is not kept"] if row["unpinned"] else []
-    if not workers.active[rank]:
-        faults += ["a draining worker that receives"] if row["came"] else []
-        faults += ["a draining worker that keeps something"] if problem.rules.budget is None else []
-    if faults:
-        raise BrokenPlan(", ".join(faults))

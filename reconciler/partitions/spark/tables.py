@@ -8,27 +8,28 @@ Invariant: a path means the same file to this process and to every executor, or 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import ValidationError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StringType, StructField, StructType
 
-from reconciler.errors import InvalidInput, Problem
-from reconciler.manifests.findings import from_validation
+from reconciler.errors import InvalidInput
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.reading.faults import Faults
-from reconciler.partitions.reading.tables import TableFiles, no_column
+from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, csv_options, no_column, open_table, shown_name, there
 from reconciler.partitions.spark.conditions import fulfilled
+from reconciler.partitions.spark.frames import named
 from reconciler.partitions.spark.session import explained, is_local
-from reconciler.partitions.spec import CsvOptions, Table
+from reconciler.partitions.spec import Table
 
+_PATTERN, _ESCAPED = re.compile(r"([{}\[\]*?\\])"), r"\\\1"
+"""What Spark reads as a pattern, and how it stands for itself."""
 BROKEN = "_reconciler_broken_row"
 """The column with the text of a CSV row that has more or fewer values than the first line."""
 
@@ -42,7 +43,7 @@ class Source:
     shared_filesystem: bool = False
 
     def open(self, name: str, table: Table) -> DataFrame:
-        """The rows that fulfil every condition, with all columns."""
+        """The rows that fulfil every condition, with all columns; broken ones are left in, to be counted."""
         try:
             frame = self._read(name, table)
             missing = [
@@ -52,11 +53,14 @@ class Source:
                 for at, condition in enumerate(table.where)
                 if condition.column not in frame.columns
             ]
-        except (PySparkException, _java_error()) as error:
+        except (PySparkException, java_error()) as error:
             raise self._said(error, name, table) from error
         if missing:
             raise InvalidInput(tuple(missing))
-        return frame.filter(fulfilled(frame, table.where)) if table.where else frame
+        if not table.where:
+            return frame
+        kept = fulfilled(frame, table.where, shown_name(name, table))
+        return frame.filter(kept | F.col(BROKEN).isNotNull() if BROKEN in frame.columns else kept)
 
     def collected(self, name: str, table: Table) -> TableFiles:
         """A table that this process reads, as the local reader sees one."""
@@ -69,43 +73,43 @@ class Source:
         if table.table is not None and table.format != "jdbc":
             return reader.options(**_texts(table.options)).table(table.table)
         if table.format == "csv":
-            return self._csv(reader, name, table)
+            return self._csv(name, table)
         reader = reader.format(table.format).options(**_texts(table.options))
-        return reader.load(self._path(name, table)) if table.path is not None else reader.load()
+        return reader.load(self._paths(name, table)) if table.path is not None else reader.load()
 
-    def _csv(self, reader: DataFrameReader, name: str, table: Table) -> DataFrame:
-        options = self._csv_options(name, table)
+    def _csv(self, name: str, table: Table) -> DataFrame:
+        options = csv_options(self.plan, name, table)
         given = {
             "sep": options.delimiter,
             "quote": options.quote,
             "escape": options.quote,
             "multiLine": str(options.multi_line).lower(),
-            "header": "true",
             "encoding": "UTF-8",
             "maxCharsPerColumn": "-1",
             "mode": "PERMISSIVE",
             "columnNameOfCorruptRecord": BROKEN,
+            "enforceSchema": "false",
         }
-        path = self._path(name, table)
-        names = reader.options(**given).csv(path).columns
+        paths = self._paths(name, table)
+        names = open_table(self.plan, name, table).columns if self._is_ours(table) else self._first_line(paths, given)
         fields = [StructField(column, StringType()) for column in (*names, BROKEN)]
-        frame = self.spark.read.options(**given).schema(StructType(fields)).csv(path)
+        frame = self.spark.read.options(header="true", **given).schema(StructType(fields)).csv(paths)
         nothing = sorted({"", options.null_value})
-        texts = [F.when(F.col(_q(column)).isin(nothing), None).otherwise(F.col(_q(column))).alias(column) for column in names]
+        texts = [F.when(named(column).isin(nothing), None).otherwise(named(column)).alias(column) for column in names]
         return frame.select(*texts, BROKEN)
 
-    def _csv_options(self, name: str, table: Table) -> CsvOptions:
-        try:
-            return CsvOptions.model_validate(table.options)
-        except ValidationError as error:
-            found = from_validation(error, CsvOptions, ("spec", name, "options"))
-            raise InvalidInput(tuple(self.plan.problem(one.code, one.message, *one.path) for one in found)) from error
+    def _first_line(self, paths: str | list[str], given: Mapping[str, str]) -> list[str]:
+        first = self.spark.read.options(header="false", **given).csv(paths).first()
+        return [str(column or "") for column in first or ()]
 
-    def _path(self, name: str, table: Table) -> str:
-        """Absolute, and the same file everywhere."""
+    def _is_ours(self, table: Table) -> bool:
+        """Whether this process can look at the files as well."""
+        return (table.path or "").partition(":")[0] == "file" or "://" not in (table.path or "")
+
+    def _paths(self, name: str, table: Table) -> str | list[str]:
+        """Absolute, and the same files everywhere: those that the local reader would take, where it can read the format."""
         given = table.path or ""
-        scheme = given.partition("://")[0] if "://" in given else "file" if given.startswith("file:") else ""
-        if scheme not in ("", "file"):
+        if not self._is_ours(table):
             return given
         if not is_local(self.spark) and not self.shared_filesystem:
             message = (
@@ -113,8 +117,10 @@ class Source:
                 "that all of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
             )
             raise InvalidInput((self.plan.problem("not-shared", message, "spec", name, "path"),))
-        plain = Path(given.removeprefix("file://").removeprefix("file:"))
-        return f"file://{plain if plain.is_absolute() else (self.plan.directory / plain).resolve()}"
+        path = there(self.plan, name, table)
+        if table.format not in LOCAL_FORMATS:
+            return f"file://{path.resolve()}"
+        return [f"file://{_PATTERN.sub(_ESCAPED, str(file.resolve()))}" for file in open_table(self.plan, name, table).files]
 
     def _said(self, error: Exception, name: str, table: Table) -> Exception:
         """In words that lead on."""
@@ -139,26 +145,14 @@ class Collected(TableFiles):
             count = broken.count() if texts else 0
             faults.add("bad-row", f"with more or fewer values than the first line ({len(self.columns)})", count, texts)
         wanted = list(dict.fromkeys(columns))
-        yield from self.frame.select(*(_q(column) for column in wanted)).toArrow().to_batches()
-
-    def problem(self, code: str, message: str, *path: str | int) -> Problem:
-        """A fault of what the plan says about this table."""
-        return self.plan.problem(code, message, "spec", self.name, *path)
-
-
-def _q(column: str) -> str:
-    """A name with dots in it is one name."""
-    return "`" + column.replace("`", "``") + "`"
-
-
-quoted_name = _q
+        yield from self.frame.select(*(named(column) for column in wanted)).toArrow().to_batches()
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
 
-def _java_error() -> type[Exception]:
+def java_error() -> type[Exception]:
     """What classic Spark raises for errors of the JVM that it does not know."""
     found: type[Exception] = PySparkException
     with contextlib.suppress(ImportError):  # a client of Connect may lack it

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+QUIET = "-XX:-UsePerfData"
+"""No file in /tmp, wherever that is."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Small tables are read and planned a few times: compiling them well takes longer than running them."""
+PATIENCE = 900
+"""Seconds: all that the tests of this process do is in one, and others may be using the processors."""
 
 
 def missing() -> str | None:
@@ -29,6 +35,7 @@ def missing() -> str | None:
     return "pyspark is not installed: make spark" if importlib.util.find_spec("pyspark") is None else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of them in one process, which shares one session."""
     lack = missing()
@@ -36,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.xdist_group("spark"))
-        item.add_marker(pytest.mark.timeout(300))
+        item.add_marker(pytest.mark.timeout(PATIENCE))
         item.add_marker(
             pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
         )
@@ -46,19 +53,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on one core."""
+    """A session on one core, whose JVM has ended and left no file when the tests are over."""
     lack = missing()
     if lack is not None:
         pytest.fail(lack)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LAUNCHER_OPTS"] = QUIET
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only where it is installed
 
     directory = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{QUIET} {SHORT_LIVED} -Djava.io.tmpdir={directory}",
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
@@ -68,5 +78,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    gateway = session.sparkContext._gateway
     yield session
     session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # it ends with its parent, which is what it takes this for
+    gateway.proc.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ def java(directory: Path, version: str) -> Path:
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n", encoding="utf-8")
     program.chmod(0o755)
     return directory
+
+
+def test_all_tests_that_share_the_session_are_run_by_one_process(request: pytest.FixtureRequest) -> None:
+    name = request.node.nodeid
+    assert name.endswith("@spark") or "PYTEST_XDIST_WORKER" not in os.environ
 
 
 def test_no_java(tmp_path: Path) -> None:

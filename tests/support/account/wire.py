@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Self
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -33,6 +32,17 @@ _READ = re.compile(
 )
 
 
+class _Client(Client):
+    """A PONG that nobody waits for any more ends the reading of nats-py's own client: it stays connected, and hears nothing."""
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():
+            self._pongs.pop(0)
+            self._pings_outstanding = 0
+        else:
+            await super()._process_pong()
+
+
 class Wire:
     """One connection, one JetStream domain."""
 
@@ -43,7 +53,8 @@ class Wire:
     @classmethod
     async def connect(cls, url: str, *, domain: str = "", **options: Any) -> Self:
         """Connect; options are those of `nats.connect` (`name`, `user`, `password`, …)."""
-        client = await nats.connect(url.split(","), **{"name": "wire", "max_reconnect_attempts": -1, **options})
+        client = _Client()
+        await client.connect(url.split(","), **{"name": "wire", "max_reconnect_attempts": -1, **options})
         return cls(client, domain)
 
     async def close(self) -> None:

@@ -1,21 +1,24 @@
 """Three servers of one version as a JetStream cluster.
 
-Invariant: `start` returns only when all three agree on a meta leader and see each other.
+Invariant: `start` returns only when all three agree on a meta leader and streams find a place on each of them.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
 from tests.support.server.binaries import NEWEST
+from tests.support.server.plain_socket import PlainSocket
 from tests.support.server.process import Server
 
 SIZE = 3
 LISTENING = range(20_000, 32_000)
+_TRIAL = "TRIAL"
 
 
 class Cluster:
@@ -58,11 +61,12 @@ class Cluster:
         return self
 
     def wait_ready(self) -> None:
-        """Wait until there is one meta leader and every server that runs calls itself healthy."""
+        """Wait until there is one meta leader, each server that runs is healthy, and streams find a place on all of them."""
         running = [server for server in self.servers if server.running]
         running[0].wait_for(lambda: bool(self.leader))
         for server in running:
             server.wait_ready()
+        running[0].wait_for(lambda: _finds_a_place(running[0].url, len(running)))
 
     def stop(self) -> None:
         """Stop all three, each even when another one refused."""
@@ -81,6 +85,18 @@ class Cluster:
         with ExitStack() as stack:
             for server in self.servers:
                 stack.callback(server.kill)
+
+
+def _finds_a_place(url: str, replicas: int) -> bool:
+    """Whether a stream with so many replicas can be made: servers are healthy a moment before their leader counts on them."""
+    try:
+        with closing(PlainSocket(url)) as somebody:
+            config = {"name": _TRIAL, "storage": "memory", "num_replicas": replicas}
+            made = json.loads(somebody.ask(f"$JS.API.STREAM.CREATE.{_TRIAL}", json.dumps(config).encode()))
+            gone = json.loads(somebody.ask(f"$JS.API.STREAM.DELETE.{_TRIAL}"))
+    except (OSError, TimeoutError):
+        return False
+    return "error" not in made and "error" not in gone
 
 
 def free_ports(count: int) -> list[int]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from reconciler.partitions.planning.dealing import NoRoom
 from reconciler.partitions.planning.keys import Keys
 from reconciler.partitions.planning.model import ABSENT, NEW, Items, Rules, Workers
 from reconciler.partitions.planning.planner import CapExceeded, Plan, plan_locally
@@ -36,8 +35,6 @@ class Pool:
             return plan_locally(self.items, self.workers, self.rules, self.unit)
         except CapExceeded as error:
             return str(error)
-        except NoRoom:
-            return "no room in the zones"
 
 
 def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:
