@@ -60,7 +60,7 @@ def check_partitions(
     conditions = _conditions(used, spec, len(table.columns) - 1)
     kinds = [*((code, message) for code, message, _ in conditions), _TWICE]
     carried = [name for name in _SOMETIMES if name in used] + [BROKEN] * (BROKEN in table.columns)
-    marked = ranked.select("subject", F.xxhash64("subject").alias("hash"), "w", *carried, _marks(conditions).alias("marks"))
+    marked = ranked.select("subject", "w", *carried, _marks(conditions).alias("marks"))
     times = _times(F.when(~_has(_BROKEN_ROW), F.col("subject")))
     twice = F.when((times > 1) & ~_has(_BROKEN_ROW), F.lit(1 << len(conditions))).otherwise(F.lit(0))
     marked = marked.withColumn("marks", F.col("marks").bitwiseOR(twice))
@@ -95,25 +95,20 @@ def check_partitions(
 
 
 def _times(subject: Column) -> Column:
-    """How often a subject stands in its table; the sort that this needs is the one that a join by subject needs as well.
-
-    By hash first: subjects begin alike, so that they are slow to compare.
-    """
-    return F.count(subject).over(Window.partitionBy("hash", "subject"))
+    """How often a subject stands in its table; the sort that this needs is the one that a join by subject needs as well."""
+    return F.count(subject).over(Window.partitionBy("subject"))
 
 
 def _with_homes(marked: DataFrame, earlier: DataFrame | None) -> DataFrame:
     """With where everything was; what is in the earlier plan alone is GONE, or WRONG if it stands there more than once."""
     if earlier is None:
-        return marked.drop("hash").withColumn("home", F.lit(NEW))
+        return marked.withColumn("home", F.lit(NEW))
     wrong = F.col("subject").isNull() | (_times(F.col("subject")) > 1)
-    before = earlier.withColumn("hash", F.xxhash64("subject")).withColumn("wrong", wrong)
-    before = before.withColumnsRenamed({"subject": "earlier", "hash": "earlier_hash"})
-    same = (F.col("hash") == F.col("earlier_hash")) & (F.col("subject") == F.col("earlier"))
-    joined = marked.join(before, same, "full_outer")
+    before = earlier.withColumn("wrong", wrong).withColumnRenamed("subject", "earlier")
+    joined = marked.join(before, F.col("subject") == F.col("earlier"), "full_outer")
     marks = F.when(F.col("wrong"), F.lit(_WRONG)).otherwise(F.coalesce("marks", F.lit(_GONE)))
     found = joined.withColumn("subject", F.coalesce("subject", "earlier")).withColumn("marks", marks)
-    return found.withColumn("home", F.coalesce("home", F.lit(NEW)).cast("int")).drop("hash", "earlier_hash", "earlier", "wrong")
+    return found.withColumn("home", F.coalesce("home", F.lit(NEW)).cast("int")).drop("earlier", "wrong")
 
 
 def _refuse_earlier(flagged: DataFrame, marks: Collection[int]) -> None:
