@@ -63,6 +63,8 @@ class Planned:
 
     rows: DataFrame
     outcomes: Sequence[Outcome]
+    counts: Mapping[int, int]
+    """Partitions of every worker that has any."""
     sums: Sequence[Mapping[str, Any]]
     """Of the rows, by worker and reason (`proving.Proof`)."""
 
@@ -114,7 +116,7 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
         outcome if outcome.error else replace(outcome, bounds=outcome.bounds + Bounds(proof.scattered.get(number, 0)))
         for number, outcome in enumerate(outcomes)
     ]
-    return Planned(leaves, outcomes, proof.sums)
+    return Planned(leaves, outcomes, proof.counts, proof.sums)
 
 
 def _draining(problems: Sequence[Problem]) -> list[int]:

@@ -34,6 +34,8 @@ class Asked:
 class Proof:
     """What the rows have shown besides."""
 
+    counts: Mapping[int, int]
+    """Partitions by worker."""
     sums: Sequence[Mapping[str, Any]]
     """By `problem`, `place`, `reason` and whether they `stay`: `count` and `w` of the partitions, and what was looked for."""
     scattered: Mapping[int, int]
@@ -65,14 +67,14 @@ def prove(leaves: DataFrame, problems: Sequence[Planned], asked: Sequence[Asked 
             F.sum(F.when(apart, F.col("w")).otherwise(F.lit(0))).alias("apart"),
         )
     )
-    counts: dict[tuple[int, int], int] = {}
+    counts: dict[int, int] = {}
     scattered = dict.fromkeys(range(len(problems)), 0)
     left = {number: (one.subjects, one.hashes) for number, one in enumerate(asked) if one is not None}
     for row in sums:
         number = row["problem"]
         if number in left:
-            counts[number, row["place"]] = counts.get((number, row["place"]), 0) + row["count"]
-            _check_worker(problems[number], row, counts[number, row["place"]])
+            counts[row["place"]] = counts.get(row["place"], 0) + row["count"]
+            _check_worker(problems[number], row, counts[row["place"]])
             scattered[number] += row["apart"]
             subjects, hashes = left[number]
             left[number] = (subjects - row["count"], hashes ^ row["hashes"])
@@ -80,7 +82,7 @@ def prove(leaves: DataFrame, problems: Sequence[Planned], asked: Sequence[Asked 
         if subjects or (hashes and not units):
             msg = "a partition that is lost, or there twice"
             raise BrokenPlan(msg)
-    return Proof(sums, scattered)
+    return Proof(counts, sums, scattered)
 
 
 def _check_worker(problem: Planned, row: Mapping[str, Any], count: int) -> None:
