@@ -53,9 +53,9 @@ spec:
 
 def on_spark(scratch: Path, sizes: tuple[tuple[int, int], ...], rounds: int) -> Iterator[Measure]:
     """A session and the command, for each size."""
-    missing = _missing()
-    if missing:
-        yield Measure(measure="planning with Spark", value=0.0, unit="s", ratio=0.0, detail={"skipped": missing})
+    lack = missing()
+    if lack:
+        yield Measure(measure="planning with Spark", value=0.0, unit="s", ratio=0.0, detail={"skipped": lack})
         return
     for partitions, workers in sizes:
         name = f"{partitions:,} partitions on {workers:,} workers"
@@ -71,7 +71,7 @@ def on_spark(scratch: Path, sizes: tuple[tuple[int, int], ...], rounds: int) -> 
         yield from _command(here, name)
 
 
-def _missing() -> str:
+def missing() -> str:
     """What Spark needs and this machine lacks."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: make spark"
