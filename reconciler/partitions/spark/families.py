@@ -15,6 +15,11 @@ from reconciler.partitions.reading.subjects import WILD
 from reconciler.partitions.spark.frames import rows_of
 
 
+def is_wild(subject: Column) -> Column:
+    """Whether a token is a wildcard; most subjects are seen to have none at one glance."""
+    return (subject.contains("*") | subject.contains(">")) & subject.rlike(WILD)
+
+
 def filter_of(subject: Column, families: Sequence[Family]) -> Column:
     """The filter of a subject's family; null for one that is a filter by itself."""
     found = [
@@ -38,15 +43,16 @@ def filters(partitions: DataFrame) -> Column:
 def covering_all(earlier: DataFrame) -> list[Family]:
     """Families that have all filters with wildcards of a table among theirs."""
     token = F.transform(F.split("subject", r"\."), lambda each: F.when(each.isin("*", ">"), each).otherwise(F.lit("x")))
-    shapes = earlier.filter(F.col("subject").rlike(WILD)).select(F.array_join(token, ".").alias("shape")).distinct()
+    shapes = earlier.filter(is_wild(F.col("subject"))).select(F.array_join(token, ".").alias("shape")).distinct()
     return covering(row["shape"] for row in rows_of(shapes))
 
 
-def known_by(rows: DataFrame, earlier: DataFrame, families: Sequence[Family], name: str) -> DataFrame:
-    """Rows with what the earlier table says of their subject in the column of this name, else of a filter that matches it."""
-    found = rows.join(earlier, "subject", "left")
+def told_by(rows: DataFrame, earlier: DataFrame, families: Sequence[Family], name: str) -> DataFrame:
+    """Rows; where their column of this name is null, it is what the earlier table says of a filter that matches the subject."""
+    found = rows
+    of_filters = earlier.filter(is_wild(F.col("subject")))
     for family in families:
-        through = earlier.select(F.col("subject").alias("through"), F.col(name).alias("said"))
+        through = of_filters.select(F.col("subject").alias("through"), F.col(name).alias("said"))
         known = found.withColumn("through", filter_of(F.col("subject"), [family])).join(through, "through", "left")
         found = known.withColumn(name, F.coalesce(name, "said")).drop("through", "said")
     return found
