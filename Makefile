@@ -78,7 +78,7 @@ format: setup ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## Measure the limits on real servers, one line of JSON each (QUICK=1: small sizes)
+bench: setup $(SPARK_TESTS) ## Measure the limits on real servers, one line of JSON each (QUICK=1: small sizes)
 	@$(MEMORY) QUICK=$(QUICK) $(BIN)/python -m tools.bench
 
 docs: setup ## Write the generated docs anew

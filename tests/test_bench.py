@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.skipped import NO_SPARK
 from tools.bench import __main__ as bench
 from tools.bench.measure import Measure
+from tools.bench.partitions.spark import missing, on_spark
 
 ROOT = Path(__file__).resolve().parent.parent
 KEYS = ["measure", "value", "unit", "ratio", "limit", "ok"]
@@ -28,7 +30,16 @@ GROUPS = {
     "daemon": ["daemon pass", "daemon memory", "daemon churn"],
     "sourcing": ["sourcing, first message", "sourcing, ephemeral to managed", "sourcing, managed to ephemeral"],
     "partitions": ["partition moves", "partition load", "partition plan of", "planning", "memory of planning", "manifests of"],
+    "spark": [
+        "planning with Spark",
+        "partition moves, by Spark",
+        "partition load, by Spark",
+        "memory of",
+        "the command",
+        "manifests of",
+    ],
 }
+NEEDS_SPARK = pytest.mark.thorough(also="tests/test_bench.py::test_without_java_the_lines_of_spark_are_left_out")
 
 
 def test_every_group_is_run() -> None:
@@ -37,8 +48,11 @@ def test_every_group_is_run() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", [pytest.param(name, marks=NEEDS_SPARK) if name == "spark" else name for name in GROUPS])
 def test_every_measure_runs(group: str, tmp_path: Path) -> None:
+    lack = missing() if group == "spark" else ""
+    if lack and not os.environ.get("CI"):
+        pytest.skip(f"{NO_SPARK}{lack}")
     environment = {**os.environ, "QUICK": "tiny", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "tools.bench", group]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -47,6 +61,14 @@ def test_every_measure_runs(group: str, tmp_path: Path) -> None:
     assert [list(line)[: len(KEYS)] for line in lines] == [KEYS] * len(lines)
     assert [name for name in GROUPS[group] if not any(line["measure"].startswith(name) for line in lines)] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_java_the_lines_of_spark_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    (only,) = on_spark(tmp_path / "scratch", ((20_000, 40),), 1)
+    assert only.ok
+    assert re.search("Java 17|pyspark is not installed", str((only.detail or {})["skipped"]))
 
 
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])

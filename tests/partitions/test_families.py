@@ -18,32 +18,6 @@ from reconciler.model.subjects import covers, is_literal, overlap
 from reconciler.partitions.families import Family, covering, filters, problems
 from tests.support.partitions.files import Desk
 
-POOLS = """apiVersion: reconciler/v1
-kind: Stream
-metadata: {name: DC}
-spec: {subjects: ["dc.>"]}
----
-apiVersion: reconciler/v1
-kind: WorkerPool
-metadata: {name: processor}
-spec: {stream: DC}
----
-apiVersion: reconciler/v1
-kind: WorkerPool
-metadata: {name: other}
-spec:
-  stream: DC
-  workers: [{id: w, filterSubjects: [OTHER]}]
-"""
-
-
-def families(desk: Desk, *patterns: str, other: str = "dc.elsewhere", more: str = "") -> None:
-    """A plan with these families, beside another pool."""
-    (desk.root / "manifests").mkdir(exist_ok=True)
-    (desk.root / "manifests" / "pools.yaml").write_text(POOLS.replace("OTHER", f'"{other}"'))
-    listed = ", ".join(f'"{pattern}"' for pattern in patterns)
-    desk.plan(f"families: [{listed}]", "manifests: [manifests/pools.yaml]", *([more] if more else []))
-
 
 def read_through(desk: Desk) -> dict[str, str]:
     """The worker of every filter that is written."""
@@ -56,7 +30,7 @@ def read_through(desk: Desk) -> dict[str, str]:
 
 
 def test_a_family_is_one_filter_and_counts_as_one(desk: Desk) -> None:
-    families(desk, "dc.{tool}.>", more="maxSubjects: 7")
+    desk.families("dc.{tool}.>", more=["maxSubjects: 7"])
     report = desk.report()
     part = report["pools"]["processor"]
     assert (part["partitions"], part["families"]) == (100, {"count": 25, "partitions": 100})
@@ -67,7 +41,7 @@ def test_a_family_is_one_filter_and_counts_as_one(desk: Desk) -> None:
 
 
 def test_only_what_is_declared_becomes_a_family(desk: Desk) -> None:
-    families(desk, "dc.tool1.>")
+    desk.families("dc.tool1.>")
     desk()
     found = read_through(desk)
     assert [name for name in found if not is_literal(name)] == ["dc.tool1.>"]
@@ -76,7 +50,7 @@ def test_only_what_is_declared_becomes_a_family(desk: Desk) -> None:
 
 
 def test_a_family_moves_whole_and_what_is_new_in_it_is_where_it_is(desk: Desk) -> None:
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     desk.partitions(96)
     desk()
     before = read_through(desk)
@@ -96,7 +70,7 @@ def test_a_family_moves_whole_and_what_is_new_in_it_is_where_it_is(desk: Desk) -
 
 @pytest.mark.parametrize("kept", [True, False], ids=["table", "manifests"])
 def test_what_was_is_known_from_the_table_and_from_the_manifests(desk: Desk, kept: bool) -> None:
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     desk.workers("w-a", "w-b", "w-c", "w-d")
     desk()
     if not kept:
@@ -109,7 +83,7 @@ def test_what_was_is_known_from_the_table_and_from_the_manifests(desk: Desk, kep
 
 
 def test_the_same_plan_whatever_says_what_was(desk: Desk) -> None:
-    families(desk, "dc.{tool}.>", more="gates: {maxMovedFraction: 1}")
+    desk.families("dc.{tool}.>", more=["gates: {maxMovedFraction: 1}"])
     desk()
     first = desk.files()
     found = []
@@ -128,7 +102,7 @@ def test_from_subjects_to_families_and_back_nothing_moves_that_is_whole_already(
     desk.table("partitions.csv", "subject,weight,unit", [f"dc.tool{n // 4}.chamber{n % 4},1,{n // 4}" for n in range(100)])
     desk()
     assert len(read_through(desk)) == 100
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     merged = desk.report()
     assert (merged["pools"]["processor"]["moved"]["count"], merged["changed"]) == (0, True)
     assert len(read_through(desk)) == 25
@@ -142,7 +116,7 @@ def test_from_subjects_to_families_and_back_nothing_moves_that_is_whole_already(
 def test_a_unit_may_have_several_families_and_subjects_and_counts_them(desk: Desk) -> None:
     rows = [f"dc.tool{n // 4}.chamber{n % 4},1,area{n // 16}" for n in range(96)]
     desk.table("partitions.csv", "subject,weight,unit", [*rows, "dc.alone,1,area0"])
-    families(desk, "dc.{tool}.>", more="maxSubjects: 9")
+    desk.families("dc.{tool}.>", more=["maxSubjects: 9"])
     assert desk.report()["pools"]["processor"]["subjects"]["max"] <= 9
     found = read_through(desk)
     assert len(found) == 25
@@ -151,7 +125,7 @@ def test_a_unit_may_have_several_families_and_subjects_and_counts_them(desk: Des
 
 def test_the_table_may_name_the_family_itself(desk: Desk) -> None:
     desk.partitions({"dc.tool1.>": 5, "dc.tool1.chamber1": 1, "dc.tool2.>": 3, "dc.alone": 1})
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     part = desk.report()["pools"]["processor"]
     assert part["families"] == {"count": 2, "partitions": 3}
     assert set(read_through(desk)) == {"dc.tool1.>", "dc.tool2.>", "dc.alone"}
@@ -161,7 +135,7 @@ def test_the_table_may_name_the_family_itself(desk: Desk) -> None:
 @pytest.mark.parametrize("subject", ["dc.>", "dc.*.>", "dc.tool1.*", "dc.*.chamber1", "*.tool1.>", "dc.tool1.chamber1.>"])
 def test_a_wildcard_that_is_no_declared_family_is_refused(desk: Desk, subject: str) -> None:
     desk.partitions({subject: 1, "dc.tool1.chamber1": 1})
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     assert "undeclared-wildcard: 1 row with a wildcard that is no declared family" in desk(code=4).err
     assert not desk.output.exists()
 
@@ -173,19 +147,19 @@ def test_without_families_no_wildcard_is_let_in(desk: Desk) -> None:
 
 def test_a_family_in_two_units_is_refused(desk: Desk) -> None:
     desk.table("partitions.csv", "subject,weight,unit", ["dc.t1.a,1,u", "dc.t1.b,1,v", "dc.t2.a,1,", "dc.t2.b,1,v", "dc.t3.a,1,"])
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     assert 'torn-family: 2 rows with a family whose partitions have more than one unit: "dc.t1.>", "dc.t2.>"' in desk(code=4).err
 
 
 def test_a_family_pinned_to_two_workers_is_refused(desk: Desk) -> None:
     desk.table("partitions.csv", "subject,weight,pin", ["dc.t1.a,1,w-a", "dc.t1.b,1,w-b"])
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     assert 'torn-unit-pin: 1 row with a unit that has more than one pin: "dc.t1.>"' in desk(code=4).err
 
 
 @pytest.mark.parametrize("other", ["dc.tool3.chamber99", "dc.tool3.*", "dc.*.chamber99", "*.tool3.>", "dc.>"])
 def test_what_another_pool_reads_is_never_taken_by_a_wildcard(desk: Desk, other: str) -> None:
-    families(desk, "dc.{tool}.>", other=other)
+    desk.families("dc.{tool}.>", other=other)
     err = desk(code=3).err
     assert re.search(r"collision: dc\.tool\d+\.>", err)
     assert "WorkerPool/other of the same stream" in err
@@ -213,7 +187,7 @@ def test_without_manifests_nothing_is_proven(desk: Desk) -> None:
     ],
 )
 def test_a_wrong_declaration_is_refused_where_it_stands(desk: Desk, patterns: list[str], said: str) -> None:
-    families(desk, *patterns)
+    desk.families(*patterns)
     err = desk(code=4).err
     assert f"bad-family: {said}" in err or said in err
     assert re.search(r"plan\.yaml:10:\d+: bad-family", err)
@@ -269,7 +243,7 @@ def test_no_two_filters_of_a_plan_meet(patterns: list[str], subjects: list[str])
 @pytest.mark.parametrize("kept", [True, False], ids=["table", "manifests"])
 @pytest.mark.parametrize(("left", "passes"), [(100, True), (80, True), (76, False), (40, False)])
 def test_the_gate_for_input_that_shrinks_knows_families_that_are_gone(desk: Desk, kept: bool, left: int, passes: bool) -> None:
-    families(desk, "dc.{tool}.>")
+    desk.families("dc.{tool}.>")
     desk()
     if not kept:
         (desk.output / "_plan" / "assignment.parquet").unlink()

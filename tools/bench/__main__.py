@@ -2,7 +2,7 @@
 
     python -m tools.bench             everything, some forty minutes
     python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon, sourcing,
-                                      partitions
+                                      partitions, spark
     QUICK=1 python -m tools.bench     small sizes, where ratios still say something
     QUICK=tiny python -m tools.bench  only proves that every measure runs; nothing is judged by its speed
 
@@ -30,6 +30,7 @@ from tools.bench.memory import memory
 from tools.bench.noop_pass import AUDITED_UP_TO, NoopPass
 from tools.bench.partitions.kafka import kafka
 from tools.bench.partitions.quality import quality
+from tools.bench.partitions.spark import on_spark
 from tools.bench.partitions.speed import speed
 from tools.bench.sourcing import sourcing
 from tools.bench.workload import connected, documents, fill, write_by_stream
@@ -64,6 +65,7 @@ def _all(sizes: Sizes, scratch: Path, wanted: frozenset[str] = frozenset()) -> I
         "daemon": _daemon,
         "sourcing": _sourcing,
         "partitions": _partitions,
+        "spark": _spark,
     }
     if unknown := wanted - groups.keys():
         sys.exit(f"bench: no such group: {', '.join(sorted(unknown))} (there are {', '.join(groups)})")
@@ -133,6 +135,10 @@ def _partitions(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     yield from quality(sizes.plans, partitions)
     yield from speed(scratch / "manifests", partitions, count, sizes.rounds)
     yield from kafka(scratch / "kafka", partitions, (count, count + count // 20), sizes.rounds)
+
+
+def _spark(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    yield from on_spark(scratch, sizes.spark, min(3, sizes.rounds))
 
 
 async def _noop_passes(server: Server, manifests: Path, sizes: Sizes, consumers: int) -> list[Measure]:

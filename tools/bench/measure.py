@@ -35,6 +35,8 @@ class Sizes:
     """Seconds for which others change what a daemon keeps."""
     plans: tuple[tuple[int, int], ...]
     """Partitions and workers of the large plans; speed is measured with the first."""
+    spark: tuple[tuple[int, int], ...]
+    """The same, of those that Spark plans."""
 
 
 FULL = Sizes(
@@ -48,6 +50,7 @@ FULL = Sizes(
     edits=200,
     churn=600.0,
     plans=((1_000_000, 2_000), (10_000_000, 10_000)),
+    spark=((1_000_000, 2_000), (10_000_000, 10_000)),
 )
 QUICK = Sizes(
     consumers=(2_000,),
@@ -60,6 +63,7 @@ QUICK = Sizes(
     edits=200,
     churn=20.0,
     plans=((100_000, 200),),
+    spark=((1_000_000, 2_000),),
 )
 TINY = Sizes(
     consumers=(300,),
@@ -72,6 +76,7 @@ TINY = Sizes(
     edits=10,
     churn=2.0,
     plans=((20_000, 40),),
+    spark=((20_000, 40),),
 )
 """Proves that every measure still runs; its figures mean nothing."""
 

@@ -20,7 +20,7 @@ from reconciler.partitions.planning.model import Ranks
 from reconciler.partitions.reading.faults import EXAMPLES, Faults
 from reconciler.partitions.reading.inputs import Partitions, TooMany, WorkerTableRows
 from reconciler.partitions.reading.numbers import MOST, micro
-from reconciler.partitions.reading.subjects import LONGEST, UNDECLARED, filled, template_columns, wild, wrong
+from reconciler.partitions.reading.subjects import BAD_SUBJECT, TORN_FAMILY, UNDECLARED, filled, template_columns, wild, wrong
 from reconciler.partitions.reading.tables import TableFiles, there_are
 from reconciler.partitions.reading.texts import text_of
 from reconciler.partitions.reading.workers import check_named, usual_column
@@ -117,8 +117,7 @@ def _checked(batch: pa.RecordBatch, used: Mapping[str, str], spec: PartitionPlan
         )
     subject = texts["subject"]
     _count(faults, "null-subject", "without a subject", pc.is_null(subject), pa.nulls(len(subject), pa.string()))
-    message = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
-    _count(faults, "bad-subject", message, wrong(subject), subject)
+    _count(faults, "bad-subject", BAD_SUBJECT, wrong(subject), subject)
     if spec.families:
         texts["family"] = filters(subject, [Family(pattern) for pattern in spec.families])
         texts["unit"] = pc.coalesce(texts["unit"], texts["family"]) if "unit" in texts else texts["family"]
@@ -225,7 +224,7 @@ def _families_are_whole(found: _Collected, faults: Faults) -> None:
     table = pa.table({name: _whole(found, name, pa.string()) for name in ("family", "unit")})
     units = table.group_by("family").aggregate([("unit", "count_distinct")])
     torn = units.filter(pc.and_(pc.is_valid(units["family"]), pc.greater(units["unit_count_distinct"], 1)))["family"].to_pylist()
-    faults.add("torn-family", "with a family whose partitions have more than one unit", len(torn), sorted(torn)[:EXAMPLES])
+    faults.add("torn-family", TORN_FAMILY, len(torn), sorted(torn)[:EXAMPLES])
 
 
 def _again(table: TableFiles, spec: PartitionPlanSpec, hashes: npt.NDArray[np.int64]) -> pa.Array:

@@ -21,8 +21,10 @@ SPACES = (
 GOOD = rf"\A[^.{SPACES}]+(?:\.[^.{SPACES}]+)*\z"
 """In the notation that RE2 and Java share."""
 WILD = r"(?:\A|\.)[*>](?:\.|\z)"
+BAD_SUBJECT = f"with a subject that is none (empty tokens, white space, more than {LONGEST} characters)"
 UNDECLARED = "with a wildcard that is no declared family (families: [dc.{tool}.>] declares one for each tool)"
-"""What a fault says of a wildcard that nobody declared."""
+TORN_FAMILY = "with a family whose partitions have more than one unit"
+"""What faults say."""
 FIELD = re.compile(r"\{([^{}]*)\}")
 
 

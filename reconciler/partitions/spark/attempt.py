@@ -29,9 +29,9 @@ from reconciler.partitions.planning.shedding import Give
 from reconciler.partitions.planning.solve import grain_of, heavy_above
 from reconciler.partitions.spark.books import open_books
 from reconciler.partitions.spark.choosing import choose, over_the_cap, prefix
-from reconciler.partitions.spark.frames import INT, LONG, TEXT, kept, rows_of, small, total
+from reconciler.partitions.spark.frames import BOOL, FEW, INT, LONG, TEXT, kept, no, rows_of, small, total, with_value
 from reconciler.partitions.spark.groups import Book, Group, ranks_of
-from reconciler.partitions.spark.ranking import meet
+from reconciler.partitions.spark.ranking import meet, with_cell
 
 KEPT = ("g", "key", "hash", "w", "f", "home", "pin", "zone")
 _STATE = (*KEPT, "at", "movable", "reason")
@@ -65,44 +65,58 @@ def attempt(items: DataFrame, groups: Mapping[int, Group]) -> Attempted:
 
 def _begun(items: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> DataFrame:
     """Everything at its home, but what has to be elsewhere."""
-    groups = {number: book.group for number, book in books.items()}
-    homes = ranks_of(groups)
-    leaving = [not groups[number].workers.active[rank] and groups[number].rules.budget is None for _, number, rank in homes]
-    table = small(
-        spark,
-        {
-            "home": (INT, [home for home, _, _ in homes]),
-            "of": (LONG, [number for _, number, _ in homes]),
-            "leaves": (LONG, [int(leaves) for leaves in leaving]),
-        },
-    )
-    joined = items.join(table, "home", "left")
-    hosted = [(number, key, host + groups[number].offset) for number, book in books.items() for key, host in book.hosted.items()]
-    if hosted:
-        names = ("g", "key", "host")
-        kinds = (LONG, TEXT, INT)
-        columns = {name: (kind, [row[at] for row in hosted]) for at, (name, kind) in enumerate(zip(names, kinds, strict=True))}
-        joined = joined.join(small(spark, columns), ["g", "key"], "left")
-    else:
-        joined = joined.withColumn("host", F.lit(None).cast("int"))
-    pinned, here = F.col("pin") >= 0, F.col("of").eqNullSafe(F.col("g"))
-    leaves = here & (F.col("leaves") == 1)
+    home, pinned = F.col("home"), F.col("pin") >= 0
+    marked, here, leaves = _homes(items, spark, {number: book.group for number, book in books.items()})
+    marked = _hosts(marked, spark, books)
     at = (
         F.when(F.col("host").isNotNull(), F.col("host"))
         .when(pinned, F.col("pin"))
-        .when(here & ~leaves, F.col("home"))
+        .when(here & ~leaves, home)
         .otherwise(F.lit(-1))
     )
     reason = (
         F.when(F.col("host").isNotNull(), F.lit(int(Reason.GIANT)))
         .when(pinned, F.lit(int(Reason.PIN)))
         .when(leaves, F.lit(int(Reason.DRAINING)))
-        .when(~here & (F.col("home") >= 0), F.lit(int(Reason.ZONE)))
+        .when(~here & (home >= 0), F.lit(int(Reason.ZONE)))
         .otherwise(F.lit(0))
     )
     movable = F.col("host").isNull() & ~pinned & here & ~leaves
-    marked = joined.withColumn("at", at.cast("int")).withColumn("movable", movable).withColumn("reason", reason)
-    return marked.select(*_STATE)
+    begun = marked.withColumn("at", at.cast("int")).withColumn("movable", movable).withColumn("reason", reason)
+    return begun.select(*_STATE)
+
+
+def _homes(items: DataFrame, spark: SparkSession, groups: Mapping[int, Group]) -> tuple[DataFrame, Column, Column]:
+    """Whether an item is at home in its group, and whether everything leaves that home."""
+    ranks = ranks_of(groups)
+    leaving = {home for home, number, rank in ranks if _is_left(groups[number], rank)}
+    if len(groups) == 1 and len(ranks) == len(next(iter(groups.values())).workers) and len(leaving) <= FEW:
+        home = F.col("home")
+        return items, home >= 0, home.isin(sorted(leaving)) if leaving else no()
+    table = small(
+        spark,
+        {
+            "home": (INT, [home for home, _, _ in ranks]),
+            "of": (LONG, [number for _, number, _ in ranks]),
+            "leaves": (BOOL, [home in leaving for home, _, _ in ranks]),
+        },
+    )
+    here = F.col("of").eqNullSafe(F.col("g"))
+    return items.join(table, "home", "left"), here, here & F.col("leaves")
+
+
+def _is_left(group: Group, rank: int) -> bool:
+    return not group.workers.active[rank] and group.rules.budget is None
+
+
+def _hosts(items: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> DataFrame:
+    """With the host of each giant."""
+    hosted = [(number, key, host + book.group.offset) for number, book in books.items() for key, host in book.hosted.items()]
+    if not hosted:
+        return items.withColumn("host", F.lit(None).cast("int"))
+    names = (("g", LONG), ("key", TEXT), ("host", INT))
+    columns = {name: (kind, [row[at] for row in hosted]) for at, (name, kind) in enumerate(names)}
+    return items.join(small(spark, columns), ["g", "key"], "left")
 
 
 def _drained(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> DataFrame:
@@ -179,9 +193,8 @@ def _shed(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> D
             much = gives[at][1]
             small_and_large = (given.lighter, given.lightest_large)
             book.bound += least_of_one(much, (given.lightest, given.heaviest), small_and_large)
-    table = small(spark, {"at": (INT, sorted(over)), "over": (INT, [1] * len(over))})
-    why = F.when(F.col("over") == 1, F.lit(int(Reason.OVERLOAD))).otherwise(F.lit(int(Reason.FILL)))
-    return _released(chosen.rows.join(table, "at", "left"), why).unionByName(others.select(*_STATE))
+    why = F.when(F.col("excess") > 0, F.lit(int(Reason.OVERLOAD))).otherwise(F.lit(int(Reason.FILL)))
+    return _released(chosen.rows, why).unionByName(others.select(*_STATE))
 
 
 def _trimmed(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> DataFrame:
@@ -206,17 +219,23 @@ def _trimmed(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -
 def _dealt(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> DataFrame:
     """The pool is dealt out."""
     limits = {number: heavy_above(book.settled.share.weight, len(book.settled.receivers)) for number, book in books.items()}
-    table = small(spark, {"g": (LONG, list(limits)), "limit": (LONG, list(limits.values()))})
-    pool = state.filter(F.col("at") == -1).join(table, "g")
-    pool = kept(pool.withColumn("heavy", F.col("w") > F.col("limit")).drop("limit", "movable", "at"))
-    sizes: dict[int, list[tuple[int, int, int]]] = {}
+    pool = with_value(state.filter(F.col("at") == -1), "limit", limits)
+    pool = pool.withColumn("heavy", F.col("w") > F.col("limit")).drop("limit", "movable", "at")
+    everything = sum(book.all_subjects for book in books.values())
+    if 2 * sum(int(book.subjects.sum()) for book in books.values()) > everything:
+        pool = kept(pool)  # of a little it is cheaper to remember it than to look for it again
+    sizes: dict[int, dict[int, tuple[int, int]]] = {}
+    cells: dict[tuple[int, int], dict[int, int]] = {}
     heavy_there = False
-    for row in rows_of(pool.groupBy("g", "f", "heavy").agg(F.count(F.lit(1)).alias("count"), total("w"))):
-        if row["heavy"]:
+    of_cell = F.when(F.col("heavy"), F.lit(None)).otherwise(F.col("cell")).alias("cell")
+    for row in rows_of(with_cell(pool).groupBy("g", "f", of_cell).agg(F.count(F.lit(1)).alias("count"), total("w"))):
+        of_group = sizes.setdefault(row["g"], {})
+        if row["cell"] is None:
             heavy_there = True
-            sizes.setdefault(row["g"], [])
-        else:
-            sizes.setdefault(row["g"], []).append((row["f"], row["count"], row["w"]))
+            continue
+        count, weight = of_group.get(row["f"], (0, 0))
+        of_group[row["f"]] = (count + row["count"], weight + row["w"])
+        cells.setdefault((row["g"], row["f"]), {})[row["cell"]] = row["count"]
     heavy: dict[int, list[dict[str, Any]]] = {}
     if heavy_there:
         for row in rows_of(pool.filter("heavy").select("g", "key", "w", "f")):
@@ -226,7 +245,7 @@ def _dealt(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> 
     for number, light_sizes in sizes.items():
         book = books[number]
         try:
-            found = _deal(book, heavy.get(number, []), light_sizes)
+            found = _deal(book, heavy.get(number, []), [(filters, *of) for filters, of in light_sizes.items()])
         except NoRoom as error:
             book.error = error
             continue
@@ -237,11 +256,12 @@ def _dealt(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> 
     if heavy_there:
         names = (("g", LONG), ("key", TEXT), ("place", INT))
         hosts = small(spark, {name: (kind, [row[at] for row in placed]) for at, (name, kind) in enumerate(names)})
-        parts.append(pool.filter("heavy").select(*columns).join(hosts, ["g", "key"], "left").fillna(-1, ["place"]))
+        large = pool.filter("heavy").select(*columns)
+        parts.append(large.join(hosts, ["g", "key"], "left").fillna(-1, ["place"]))
     if dealt:
         groups = {number: book.group for number, book in books.items()}
-        light = meet(pool.filter("NOT heavy").select(*columns), spark, dealt, groups)
-        parts.append(light.withColumn("place", F.col("to").cast("int")).drop("to"))
+        light = meet(pool.filter("NOT heavy").select(*columns), spark, dealt, cells, groups)
+        parts.append(light.withColumnRenamed("to", "place"))
     whole = reduce(DataFrame.unionByName, [part.select(*columns, "place") for part in parts])
     return whole.withColumn("reason", reason_now().cast("int"))
 

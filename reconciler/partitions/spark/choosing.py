@@ -33,7 +33,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The rows, with what goes marked, and the sums by worker."""
+    """The rows, with what goes marked and the `excess` of their worker, and the sums by worker."""
 
     rows: DataFrame
     given: Mapping[int, Given]
@@ -131,7 +131,7 @@ def _pick(row: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _with_picks(some: DataFrame, picks: Mapping[int, Mapping[str, Any]], alone: Collection[int]) -> DataFrame:
     """With what completes a worker; if that is enough alone, it goes alone."""
-    cleared = some.drop("may", "must", "excess", "given")
+    cleared = some.drop("may", "must", "given")
     if not picks:
         return cleared
     table = small(

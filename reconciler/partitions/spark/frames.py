@@ -5,13 +5,15 @@ Invariant: what is made here has as many rows as there are workers, classes of w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+FEW = 500
+"""So many values may be written into a query."""
 LONG, INT, TEXT, BOOL = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
 
@@ -29,6 +31,20 @@ def small(spark: SparkSession, columns: Mapping[str, tuple[pa.DataType, Sequence
     """A table of the driver, sent to every executor when it is joined."""
     table = pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})
     return F.broadcast(spark.createDataFrame(table))
+
+
+def among(frame: DataFrame, column: str, values: Collection[int]) -> DataFrame:
+    """The rows with one of these values; each table that is sent to executors is a job, so few values are a condition."""
+    if len(values) <= FEW:
+        return frame.filter(F.col(column).isin(sorted(values)))
+    return frame.join(small(frame.sparkSession, {column: (LONG, sorted(values))}), column, "left_semi")
+
+
+def with_value(frame: DataFrame, name: str, values: Mapping[int, int]) -> DataFrame:
+    """With a number that belongs to the group of each row; all rows are of these groups."""
+    if len(values) == 1:
+        return frame.withColumn(name, F.lit(*values.values()).cast("long"))
+    return frame.join(small(frame.sparkSession, {"g": (LONG, list(values)), name: (LONG, list(values.values()))}), "g")
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:

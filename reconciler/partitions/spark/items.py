@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.model import ABSENT
+from reconciler.partitions.spark.families import filters
 from reconciler.partitions.spark.frames import INT, small
 
 LEAF = ("problem", "subject", "unit", "w", "home", "pin", "zone")
@@ -23,15 +24,22 @@ def item_key() -> Column:
 
 
 def roll_up(partitions: DataFrame, draining: Collection[int], *, units: bool) -> DataFrame:
-    """One row for each item: problem, key, hash, w, f, home, pin, zone. `draining` are workers that receive nothing."""
+    """One row for each item: problem, key, hash, w, f, home, pin, zone, and of units how many partitions (n).
+
+    `draining` are workers that receive nothing.
+    """
     if not units:
         items = partitions.select(
-            "problem", F.col("subject").alias("key"), "w", F.lit(1).cast("long").alias("f"), "home", "pin", "zone"
+            "problem", F.col("subject").alias("key"), "w", filters(partitions).alias("f"), "home", "pin", "zone"
         )
         return items.withColumn("hash", F.xxhash64("key"))
     keyed = partitions.withColumn("key", item_key())
     at_home = keyed.groupBy("problem", "key", "home").agg(
-        F.sum("w").alias("w"), F.count(F.lit(1)).alias("f"), F.max("pin").alias("pin"), F.max("zone").alias("zone")
+        F.sum("w").alias("w"),
+        F.sum(filters(partitions)).alias("f"),
+        F.count(F.lit(1)).alias("n"),
+        F.max("pin").alias("pin"),
+        F.max("zone").alias("zone"),
     )
     drains = small(partitions.sparkSession, {"home": (INT, sorted(draining)), "drains": (INT, [1] * len(draining))})
     at_home = at_home.join(drains, "home", "left").withColumn("receives", F.col("drains").isNull())
@@ -39,6 +47,7 @@ def roll_up(partitions: DataFrame, draining: Collection[int], *, units: bool) ->
     items = at_home.groupBy("problem", "key").agg(
         F.sum("w").alias("w"),
         F.sum("f").alias("f"),
+        F.sum("n").alias("n"),
         F.max(F.when(F.col("home") >= 0, place)).alias("best"),
         F.count(F.lit(1)).alias("places"),
         F.min("home").alias("least"),

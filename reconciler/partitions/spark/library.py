@@ -9,7 +9,7 @@ Invariant: nothing is written, and only sums per worker, heavy partitions and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from reconciler.errors import InvalidInput, Problem, Refused
 from reconciler.manifests.findings import from_validation
 from reconciler.partitions import report as reports
+from reconciler.partitions.families import Family, problems
 from reconciler.partitions.gathering import rules_for
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.planning.keys import Keys
@@ -30,11 +31,12 @@ from reconciler.partitions.planning.planner import Plan as LocalPlan
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import TableFiles
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Checked, check_partitions
+from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
 from reconciler.partitions.spark.conditions import text_of
-from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
+from reconciler.partitions.spark.families import covering_all, filter_of, filters, is_wild, told_by
+from reconciler.partitions.spark.frames import INT, TEXT, among, rows_of, small
 from reconciler.partitions.spark.items import item_key
-from reconciler.partitions.spark.planner import Outcome, plan
+from reconciler.partitions.spark.planner import Outcome, Planned, plan
 from reconciler.partitions.spark.planner import Problem as Pool
 from reconciler.partitions.spark.tables import Collected
 from reconciler.partitions.spec import PartitionPlanSpec, Table
@@ -45,7 +47,7 @@ class Plan:
     """What became of the tables."""
 
     assignment: DataFrame
-    """subject, worker, weight (in millionths), unit."""
+    """subject, worker, weight (in millionths), unit, and family: the filter that a subject is read through, or null."""
     moves: DataFrame
     """subject, from, to, weight, reason: what is elsewhere than before, and what is new."""
     report: dict[str, Any]
@@ -69,15 +71,16 @@ def plan_partitions(
     Args:
         partitions: Columns as in a plan.yaml: subject, weight, and unit, zone, pin where there are some.
         workers: worker, and capacity, maxSubjects, zone, state where there are some.
-        previous: subject and worker of the plan before; None plans from nothing.
-        spec: The `spec` of a plan.yaml; its tables and its output are not needed.
+        previous: subject and worker of the plan before, and family where there are some; None plans from nothing.
+        spec: The `spec` of a plan.yaml; its tables and its output are not needed. That no other pool reads what a family
+            matches is not looked at: manifests are not known here.
     """
     rules_of = spec if isinstance(spec, PartitionPlanSpec) else _spec(spec)
     found = read_workers(_frame("workers", rules_of.workers, workers), rules_of)
-    names, before, known = _before(previous)
+    before, known, known_families = _before(previous)
     around = with_fresh(found, known, frozenset())
     used = used_columns(_frame("partitions", rules_of.partitions, partitions), rules_of)
-    earlier = None if before is None else _homes(before, around)
+    earlier = None if before is None else Earlier(_homes(before, around), known_families)
     checked = check_partitions(partitions, used, rules_of, found, earlier)
     made = plan(checked.rows, [Pool(around, rules_for(rules_of, checked.weight))], units=checked.units)
     (outcome,) = made.outcomes
@@ -86,9 +89,12 @@ def plan_partitions(
     named = made.rows.join(
         small(partitions.sparkSession, {"place": (INT, list(range(len(around)))), "worker": (TEXT, list(around.names))}), "place"
     )
-    assignment = named.select("subject", "worker", F.col("w").alias("weight"), "unit")
-    moves = _moves(named, before if names else None)
-    return Plan(assignment, moves, _report(rules_of, made.rows, around, outcome, checked))
+    family = filter_of(F.col("subject"), [Family(pattern) for pattern in rules_of.families])
+    assignment = named.select("subject", "worker", F.col("w").alias("weight"), "unit", family.alias("family"))
+    moves = _moves(named, around, before, known_families)
+    report = _report(rules_of, made, around, checked)
+    report["pools"][rules_of.pool]["families"] = _families(assignment) if rules_of.families else {"count": 0, "partitions": 0}
+    return Plan(assignment, moves, report)
 
 
 def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
@@ -97,11 +103,15 @@ def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
     for name in ("partitions", "workers"):
         whole[name] = {**nowhere, **whole.get(name, {})}
     try:
-        return PartitionPlanSpec.model_validate(whole)
+        spec = PartitionPlanSpec.model_validate(whole)
     except ValidationError as error:
         found = from_validation(error, PartitionPlanSpec, ())
-        problems = (Problem("spec", 1, 1, one.code, f"{'.'.join(map(str, one.path))}: {one.message}") for one in found)
-        raise InvalidInput(tuple(problems)) from error
+        faults = (Problem("spec", 1, 1, one.code, f"{'.'.join(map(str, one.path))}: {one.message}") for one in found)
+        raise InvalidInput(tuple(faults)) from error
+    wrong = [(spec.families[place], message) for place, message in problems(spec.families)]
+    if wrong:
+        raise InvalidInput(tuple(Problem("spec", 1, 1, "bad-family", f"families: {one} {message}") for one, message in wrong))
+    return spec
 
 
 def _frame(name: str, table: Table, frame: DataFrame) -> TableFiles:
@@ -109,21 +119,25 @@ def _frame(name: str, table: Table, frame: DataFrame) -> TableFiles:
     return _Frame(nobody, name, table, (), tuple(frame.columns), frame)
 
 
-def _before(previous: DataFrame | None) -> tuple[bool, DataFrame | None, frozenset[str]]:
-    """The earlier plan, checked, and its workers."""
+def _before(previous: DataFrame | None) -> tuple[DataFrame | None, frozenset[str], Sequence[Family]]:
+    """The earlier plan with the filters of its families, its workers, and which families those are."""
     if previous is None:
-        return False, None, frozenset()
+        return None, frozenset(), ()
     missing = [name for name in ("subject", "worker") if name not in previous.columns]
     if missing:
         raise InvalidInput((Problem("previous", 1, 1, "unknown-column", f"there is no column {', '.join(missing)}"),))
-    clean = previous.select(*(text_of(previous, name, "previous").alias(name) for name in ("subject", "worker")))
-    twice = clean.groupBy("subject").count().filter("count > 1 OR subject IS NULL").orderBy("subject").limit(5)
-    shown = [str(row["subject"]) for row in rows_of(twice)]
-    if shown:
-        message = f"subjects that have more than one worker, or none: {', '.join(shown)}"
-        raise InvalidInput((Problem("previous", 1, 1, "duplicate-subject", message),))
-    workers = frozenset(row["worker"] for row in rows_of(clean.select("worker").distinct()))
-    return True, clean, workers
+    family = text_of(previous, "family", "previous") if "family" in previous.columns else F.lit(None).cast("string")
+    whole = previous.select(
+        *(text_of(previous, name, "previous").alias(name) for name in ("subject", "worker")), family.alias("family")
+    )
+    clean = whole.select("subject", "worker")
+    wild = F.count_if(is_wild(F.col("subject"))).alias("wild")
+    known = rows_of(whole.groupBy("worker").agg(wild, F.count("family").alias("families")))
+    if any(row["families"] for row in known):
+        of_filters = whole.filter("family IS NOT NULL").select(F.col("family").alias("subject"), "worker").distinct()
+        clean = clean.unionByName(of_filters.join(clean, "subject", "left_anti"))
+    families = covering_all(clean) if any(row["wild"] or row["families"] for row in known) else ()
+    return clean, frozenset(row["worker"] for row in known), families
 
 
 def _homes(before: DataFrame, workers: Workers) -> DataFrame:
@@ -132,37 +146,46 @@ def _homes(before: DataFrame, workers: Workers) -> DataFrame:
     return known.select("subject", F.coalesce("home", F.lit(ABSENT)).cast("int").alias("home"))
 
 
-def _moves(named: DataFrame, before: DataFrame | None) -> DataFrame:
-    moved = named.filter((F.col("place") != F.col("home")) | (F.col("home") == NEW))
-    if before is None:
-        source = moved.withColumn("from", F.lit(None).cast("string"))
-    else:
-        source = moved.join(before.withColumnRenamed("worker", "from"), "subject", "left")
+def _moves(named: DataFrame, workers: Workers, before: DataFrame | None, families: Sequence[Family]) -> DataFrame:
+    """What is elsewhere than before; the earlier plan is asked only for workers that are not in the table any more."""
+    spark = named.sparkSession
+    names = small(spark, {"home": (INT, list(range(len(workers)))), "known": (TEXT, list(workers.names))})
+    moved = named.filter((F.col("place") != F.col("home")) | (F.col("home") == NEW)).join(names, "home", "left")
+    if before is not None:
+        gone = before.join(names.withColumnRenamed("known", "worker"), "worker", "left_anti").withColumnRenamed("worker", "gone")
+        moved = told_by(moved.join(gone, "subject", "left"), gone, families, "gone")
+        moved = moved.withColumn("known", F.coalesce("known", "gone"))
     why = F.element_at(F.array(*(F.lit(reason.name.lower()) for reason in Reason)), F.col("reason") + 1)
-    return source.select("subject", "from", F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason"))
+    return moved.select(
+        "subject", F.col("known").alias("from"), F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason")
+    )
 
 
-def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome: Outcome, checked: Checked) -> dict[str, Any]:
-    """From sums by (home, place, reason), and the giants one by one."""
-    giant = F.lit(False)  # noqa: FBT003 - a literal
-    keyed = rows
-    if outcome.giants:
-        keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants)), "giant": (INT, [1] * len(outcome.giants))})
-        keyed = rows.withColumn("key", item_key()).join(keys, "key", "left")
-        giant = F.col("giant") == 1
-    name = F.when(giant, F.col("subject")).alias("subject")
-    sums = keyed.groupBy("home", "place", "reason", name).agg(F.count(F.lit(1)).alias("f"), F.sum("w").alias("w"))
-    found = rows_of(sums)
-    columns = {part: np.array([row[part] for row in found], dtype=np.int64) for part in ("home", "place", "reason", "f", "w")}
-    home, nowhere = columns["home"].astype(np.int32), np.full(len(found), -1, dtype=np.int32)
-    subjects = [row["subject"] for row in found]
-    items = Items(Keys([subject or "" for subject in subjects]), columns["w"], columns["f"], home, nowhere, nowhere)
-    giants = np.array([at for at, subject in enumerate(subjects) if subject is not None], dtype=np.int32)
+def _families(assignment: DataFrame) -> dict[str, int]:
+    """How many there are, and of how many partitions."""
+    (found,) = rows_of(assignment.agg(F.countDistinct("family").alias("count"), F.count("family").alias("partitions")))
+    return found
+
+
+def _report(spec: PartitionPlanSpec, planned: Planned, workers: Workers, checked: Checked) -> dict[str, Any]:
+    """From sums by worker and reason, and the giants one by one."""
+    (outcome,) = planned.outcomes
+    giants = _giants(planned.rows, outcome)
+    numbers = ("count", "filters", "w")
+    sums = {(row["place"], row["reason"], row["stays"]): np.array([row[name] for name in numbers]) for row in planned.sums}
+    for giant in giants:
+        sums[giant["place"], giant["reason"], giant["stays"]] -= [giant[name] for name in numbers]
+    rows = [(row["subject"], row["place"], row["reason"], row["stays"], *(row[name] for name in numbers)) for row in giants]
+    rows += [("", *of, *several.tolist()) for of, several in sums.items()]
+    place, reason, stays, count, used, weight = np.array([row[1:] for row in rows], dtype=np.int64).reshape(-1, 6).T
+    home = np.where(stays, place, ABSENT).astype(np.int32)
+    nowhere = np.full(len(rows), -1, dtype=np.int32)
+    items = Items(Keys([row[0] for row in rows]), weight, used, home, nowhere, nowhere)
     made = LocalPlan(
-        columns["place"].astype(np.int32),
-        columns["reason"].astype(np.int8),
+        place.astype(np.int32),
+        reason.astype(np.int8),
         dict(outcome.share),
-        giants,
+        np.arange(len(giants), dtype=np.int32),
         outcome.hosts,
         outcome.bounds,
         outcome.held_by,
@@ -171,4 +194,13 @@ def _report(spec: PartitionPlanSpec, rows: DataFrame, workers: Workers, outcome:
     )
     filling = [workers.names[rank] for rank in sorted(outcome.filling)]
     more = {"staged": {"waiting": reports.in_units(outcome.waiting), "filling": filling}, "inputs": {"partitions": checked.count}}
-    return reports.document(spec.pool, reports.pool_part(items, workers, made, items.filters), more)
+    return reports.document(spec.pool, reports.pool_part(items, workers, made, count), more)
+
+
+def _giants(rows: DataFrame, outcome: Outcome) -> list[dict[str, Any]]:
+    if not outcome.giants:
+        return []
+    keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants))})
+    at_hosts = among(rows, "place", outcome.hosts).withColumn("key", item_key()).join(keys, "key", "left_semi")
+    of_one = (F.lit(1).alias("count"), filters(rows).alias("filters"), (F.col("place") == F.col("home")).alias("stays"))
+    return rows_of(at_hosts.select("subject", "place", "reason", "w", *of_one))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -21,7 +22,7 @@ from reconciler.partitions.planning.planner import (
     zones_exceeded,
 )
 from reconciler.partitions.planning.zones import open_zones, zone_workers
-from reconciler.partitions.spark.frames import INT, LONG, kept, rows_of, small, total
+from reconciler.partitions.spark.frames import INT, LONG, among, kept, rows_of, small, total
 from reconciler.partitions.spark.groups import Group, Solution
 from reconciler.partitions.spark.items import item_key, roll_up
 from reconciler.partitions.spark.proving import Asked, prove
@@ -64,6 +65,8 @@ class Planned:
     outcomes: Sequence[Outcome]
     counts: Mapping[int, int]
     """Partitions of every worker that has any."""
+    sums: Sequence[Mapping[str, Any]]
+    """Of the rows, by worker and reason (`proving.Proof`)."""
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ class _Sums:
     """Of a problem, before anything is planned."""
 
     subjects: int = 0
+    """What counts against the caps: of the partitions of a family, one."""
+    partitions: int = 0
     hashes: int = 0
     """Of all keys, xor."""
     zoned: bool = False
@@ -81,7 +86,8 @@ class _Sums:
 
 def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
     """Plans partitions (`items.LEAF`)."""
-    items = kept(roll_up(partitions, _draining(problems), units=units))
+    items = roll_up(partitions, _draining(problems), units=units)
+    items = kept(items) if units else items
     sums = _sums(items, problems)
     errors: dict[int, CapExceeded] = {}
     for number, problem in enumerate(problems):
@@ -93,7 +99,7 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
     placed = []
     for wave in _waves(members, problems):
         groups = _groups(wave, members, problems, found)
-        rows = grouped.join(small(items.sparkSession, {"g": (LONG, sorted(groups))}), "g", "left_semi")
+        rows = among(grouped, "g", groups) if len(members) > 1 else grouped
         solved = solve(rows, groups)
         found |= solved.groups
         placed.append(solved.rows)
@@ -102,16 +108,18 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
     rows = placed[0] if placed else None
     for more in placed[1:]:
         rows = rows.unionByName(more) if rows is not None else more
-    leaves = kept(_leaves(partitions, rows, members, units=units))
+    leaves = _leaves(partitions, rows, members, units=units)
+    leaves = kept(leaves) if units else leaves
     asked = [
-        None if outcome.error else Asked(one.subjects, one.hashes, one.zoned) for outcome, one in zip(outcomes, sums, strict=True)
+        None if outcome.error else Asked(one.partitions, one.hashes, one.zoned)
+        for outcome, one in zip(outcomes, sums, strict=True)
     ]
     proof = prove(leaves, [(problem.workers, problem.rules, problem.offset) for problem in problems], asked, units=units)
     outcomes = [
         outcome if outcome.error else replace(outcome, bounds=outcome.bounds + Bounds(proof.scattered.get(number, 0)))
         for number, outcome in enumerate(outcomes)
     ]
-    return Planned(leaves, outcomes, proof.counts)
+    return Planned(leaves, outcomes, proof.counts, proof.sums)
 
 
 def _draining(problems: Sequence[Problem]) -> list[int]:
@@ -121,9 +129,12 @@ def _draining(problems: Sequence[Problem]) -> list[int]:
 
 def _sums(items: DataFrame, problems: Sequence[Problem]) -> list[_Sums]:
     found = [_Sums() for _ in problems]
-    for row in rows_of(items.groupBy("problem", "zone").agg(total("w"), total("f"), F.bit_xor("hash").alias("hashes"))):
+    partitions = F.sum("n" if "n" in items.columns else "f").alias("n")
+    sums_of = (total("w"), total("f"), partitions, F.bit_xor("hash").alias("hashes"))
+    for row in rows_of(items.groupBy("problem", "zone").agg(*sums_of)):
         sums = found[row["problem"]]
         sums.subjects += row["f"]
+        sums.partitions += row["n"]
         sums.hashes ^= row["hashes"]
         sums.zones[row["zone"]] = (row["w"], row["f"])
         sums.zoned = sums.zoned or row["zone"] >= 0
@@ -217,7 +228,7 @@ def _lent(
     )
     of_home = small(spark, {"home": (INT, [row[0] for row in home_rows]), "here": (INT, [row[1] for row in home_rows])})
     of_pin = small(spark, {"pin": (INT, [row[0] for row in home_rows]), "pinned": (INT, [row[1] for row in home_rows])})
-    mine = by_zone.join(small(spark, {"problem": (INT, soft)}), "problem", "left_semi")
+    mine = among(by_zone, "problem", soft)
     joined = mine.join(of_zone, ["problem", "zone"]).join(of_home, "home", "left").join(of_pin, "pin", "left")
     at_home = F.col("roomy") == 1
     home = F.when(at_home, F.col("own")).otherwise(F.coalesce("here", "own")).cast("int")

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.model import ABSENT, NEW, Rules, Workers
 from reconciler.partitions.planning.planner import BrokenPlan
-from reconciler.partitions.spark.frames import INT, no, rows_of, small
+from reconciler.partitions.spark.families import filters
+from reconciler.partitions.spark.frames import INT, no, rows_of, small, total
 
 Planned = tuple[Workers, Rules, int]
 """The workers of a problem, its rules, and where its workers begin in the DataFrame."""
@@ -24,7 +25,7 @@ Planned = tuple[Workers, Rules, int]
 class Asked:
     """What has to be there."""
 
-    subjects: int
+    partitions: int
     hashes: int
     """Of the keys of all items, xor."""
     zoned: bool
@@ -36,6 +37,8 @@ class Proof:
 
     counts: Mapping[int, int]
     """Partitions by worker."""
+    sums: Sequence[Mapping[str, Any]]
+    """By `problem`, `place`, `reason` and whether they `stay`: `count`, `filters` and `w`, and what was looked for."""
     scattered: Mapping[int, int]
     """Weight of partitions that are not where their unit is, by problem."""
 
@@ -50,48 +53,53 @@ def prove(leaves: DataFrame, problems: Sequence[Planned], asked: Sequence[Asked 
         for rank in range(len(workers))
         if one is not None and one.zoned and rules.zones == "hard"
     ]
-    there = small(leaves.sparkSession, {"place": (INT, [at for at, _ in zones]), "zone_of": (INT, [zone for _, zone in zones])})
-    sums = (
-        leaves.join(there, "place", "left")
-        .groupBy("problem", "place")
-        .agg(
+    elsewhere = no()
+    if zones:
+        columns = {"place": (INT, [at for at, _ in zones]), "zone_of": (INT, [zone for _, zone in zones])}
+        leaves = leaves.join(small(leaves.sparkSession, columns), "place", "left")
+        elsewhere = (F.col("zone") >= 0) & (F.col("zone_of") != F.col("zone"))
+    sums = rows_of(
+        leaves.groupBy("problem", "place", "reason", (place == home).alias("stays")).agg(
             F.count(F.lit(1)).alias("count"),
+            F.sum(filters(leaves)).alias("filters"),
+            total("w"),
             F.bit_xor(F.xxhash64("subject")).alias("hashes"),
             F.count_if((pin >= 0) & (pin != place)).alias("unpinned"),
-            F.count_if(place != home).alias("came"),
-            F.count_if((F.col("zone") >= 0) & (F.col("zone_of") != F.col("zone"))).alias("elsewhere"),
+            F.count_if(elsewhere).alias("elsewhere"),
             F.sum(F.when(apart, F.col("w")).otherwise(F.lit(0))).alias("apart"),
         )
     )
     counts: dict[int, int] = {}
     scattered = dict.fromkeys(range(len(problems)), 0)
-    left = {number: (one.subjects, one.hashes) for number, one in enumerate(asked) if one is not None}
-    for row in rows_of(sums):
+    left = {number: (one.partitions, one.hashes) for number, one in enumerate(asked) if one is not None}
+    used: dict[int, int] = {}
+    for row in sums:
         number = row["problem"]
         if number in left:
-            _check_worker(problems[number], row)
-            counts[row["place"]] = row["count"]
+            counts[row["place"]] = counts.get(row["place"], 0) + row["count"]
+            used[row["place"]] = used.get(row["place"], 0) + row["filters"]
+            _check_worker(problems[number], row, used[row["place"]])
             scattered[number] += row["apart"]
-            subjects, hashes = left[number]
-            left[number] = (subjects - row["count"], hashes ^ row["hashes"])
-    for subjects, hashes in left.values():
-        if subjects or (hashes and not units):
+            partitions, hashes = left[number]
+            left[number] = (partitions - row["count"], hashes ^ row["hashes"])
+    for partitions, hashes in left.values():
+        if partitions or (hashes and not units):
             msg = "a partition that is lost, or there twice"
             raise BrokenPlan(msg)
-    return Proof(counts, scattered)
+    return Proof(counts, sums, scattered)
 
 
-def _check_worker(problem: Planned, row: Mapping[str, Any]) -> None:
+def _check_worker(problem: Planned, row: Mapping[str, Any], used: int) -> None:
     workers, rules, offset = problem
     rank = row["place"] - offset
     if row["place"] < 0 or rank >= len(workers):
         msg = "a partition without a worker"
         raise BrokenPlan(msg)
-    faults = ["more subjects than a worker may have"] if row["count"] > workers.slots[rank] else []
+    faults = ["more subjects than a worker may have"] if used > workers.slots[rank] else []
     faults += ["a pin that is not kept"] if row["unpinned"] else []
     faults += ["a partition outside of its zone"] if row["elsewhere"] else []
     if not workers.active[rank]:
-        faults += ["a draining worker that receives"] if row["came"] else []
+        faults += ["a draining worker that receives"] if not row["stays"] else []
         faults += ["a draining worker that keeps something"] if rules.budget is None else []
     if faults:
         raise BrokenPlan(", ".join(faults))

@@ -7,7 +7,7 @@ Invariant: nothing is planned before all of it is known to be right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import ReconcilerError
+from reconciler.partitions.families import Family, covering, filters
 from reconciler.partitions.gathering import Gathered, before, output_of, rules_for
 from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
@@ -31,7 +32,7 @@ from reconciler.partitions.reading.inputs import NOTHING, Partitions, Previous
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, open_table
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Checked, check_partitions
+from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
 from reconciler.partitions.spark.session import SparkOptions, explained, first_line, open_session
@@ -68,9 +69,6 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     changed = edited(output, index)
     previous = _previous(plan, source, index, changed)
     workers = with_fresh(found, previous.workers, previous.filling)
-    if spec.families or previous.families:
-        msg = "families are planned in this process only, so far: --engine local, with spec.localRows raised where that is needed"
-        raise UsageError(msg)
     lap("previous", before(previous))
     frame = source.open("partitions", spec.partitions)
     columns = tuple(column for column in frame.columns if column != BROKEN)
@@ -85,9 +83,9 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     lap("plan", "planned")
     columns_of = made.rows.select("subject", "unit", "w", "home", "pin", "zone", "place", "reason").toArrow().combine_chunks()
     lap("fetch", "fetched the plan")
-    partitions = _partitions(columns_of, checked)
+    partitions = _partitions(columns_of, checked, [Family(pattern) for pattern in spec.families])
     neighbours.refuse_collisions(partitions.filter)
-    source_of = previous.worker.take(pc.index_in(partitions.subject, value_set=previous.subject))
+    source_of = previous.worker_of(partitions.subject)
     home = _ints(columns_of, "home", np.int32)
     items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
     gathered = Gathered(partitions, workers, items, rules, previous, source_of, index, tuple(changed), neighbours.shard)
@@ -112,19 +110,26 @@ def _previous(plan: PlanFile, source: Source, index: Index, changed: list[str]) 
     return read_earlier(_small_table(plan, source, "previous", given), names)
 
 
-def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> DataFrame | None:
-    """Who had what, as ranks."""
+def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> Earlier | None:
+    """Who had what, as ranks: subjects, and filters with wildcards."""
     if not len(previous):
         return None
-    ranks = pc.index_in(previous.worker, value_set=pa.array(workers.names, pa.string()))
-    table = pa.table({"subject": previous.subject, "home": pc.fill_null(ranks, ABSENT).cast(pa.int32())})
-    return spark.createDataFrame(table)
+    names = pa.array(previous.families.keys(), pa.string())
+    more = pc.invert(pc.is_in(names, value_set=previous.subject))
+    of_families = pa.array(previous.families.values(), pa.string()).filter(more)
+    worker = pa.chunked_array([previous.worker, of_families])
+    ranks = pc.index_in(worker, value_set=pa.array(workers.names, pa.string()))
+    subject = pa.chunked_array([previous.subject, names.filter(more)])
+    table = pa.table({"subject": subject, "home": pc.fill_null(ranks, ABSENT).cast(pa.int32())})
+    return Earlier(spark.createDataFrame(table), covering(previous.families))
 
 
-def _partitions(columns: pa.Table, checked: Checked) -> Partitions:
+def _partitions(columns: pa.Table, checked: Checked, families: Sequence[Family]) -> Partitions:
+    subject = _column(columns, "subject")
     unit = _column(columns, "unit") if checked.units else None
     pin, zone = _ints(columns, "pin", np.int32), _ints(columns, "zone", np.int32)
-    return Partitions(_column(columns, "subject"), _ints(columns, "w", np.int64), pin, zone, unit)
+    family = filters(subject, families) if families else None
+    return Partitions(subject, _ints(columns, "w", np.int64), pin, zone, unit, family)
 
 
 def _plan(columns: pa.Table, outcome: Outcome) -> Plan:

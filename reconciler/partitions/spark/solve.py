@@ -22,7 +22,7 @@ from reconciler.partitions.planning.keys import Keys
 from reconciler.partitions.planning.model import NEW, Bounds, Ints, Items, NotListed, Rest, Solved
 from reconciler.partitions.planning.solve import above, improve, lack, lowered, overload
 from reconciler.partitions.spark.attempt import KEPT, Attempted, attempt, reason_now
-from reconciler.partitions.spark.frames import INT, LONG, TEXT, kept, rows_of, small, total
+from reconciler.partitions.spark.frames import INT, LONG, TEXT, among, kept, rows_of, small, total
 from reconciler.partitions.spark.groups import Book, Group, Solution
 
 _COLUMNS = (*KEPT, "place", "reason")
@@ -73,7 +73,7 @@ def solve(items: DataFrame, groups: Mapping[int, Group]) -> Placed:
     chosen = dict(results)
     if unsettled:
         calm_groups = {n: replace(groups[n], rules=replace(groups[n].rules, shed=False, fill=False)) for n in unsettled}
-        calm = attempt(_of(items, unsettled), calm_groups)
+        calm = attempt(among(items, "g", unsettled), calm_groups)
         calm_placed = kept(calm.placed)
         better = set()
         for number, result in _results(calm_placed, calm, groups).items():
@@ -84,7 +84,7 @@ def solve(items: DataFrame, groups: Mapping[int, Group]) -> Placed:
                 chosen[number] = result
         unsettled -= {number for number in unsettled if chosen[number].book.error is not None}
         if better:
-            placed = _of(placed, set(groups) - better).unionByName(_of(calm_placed, better))
+            placed = among(placed, "g", set(groups) - better).unionByName(among(calm_placed, "g", better))
     loose = _loose(results)
     if loose:
         placed, in_two = _in_two(items, placed, groups, {number: results[number] for number in loose})
@@ -119,7 +119,7 @@ def _in_two(
 ) -> tuple[DataFrame, dict[int, _Result]]:
     """First what is over the trigger, then what fresh workers still lack; only the groups that this makes better."""
     calm = {number: replace(groups[number], rules=replace(groups[number].rules, fill=False)) for number in first}
-    shed = attempt(_of(items, set(first)), calm)
+    shed = attempt(among(items, "g", set(first)), calm)
     shed_placed = kept(shed.placed)
     found = {number: replace(first[number], book=book) for number, book in shed.books.items() if book.error is not None}
     going = {
@@ -129,7 +129,7 @@ def _in_two(
     }
     if not going:
         return placed, found
-    there = _of(shed_placed, set(going)).withColumn("home", F.col("place"))
+    there = among(shed_placed, "g", set(going)).withColumn("home", F.col("place"))
     filled = attempt(kept(there.select(*KEPT)), going)
     before = shed_placed.select("g", "key", F.col("home").alias("first_home"), F.col("reason").alias("first_reason"))
     both = filled.placed.join(before, ["g", "key"])
@@ -144,7 +144,7 @@ def _in_two(
             better.add(number)
             found[number] = result
     if better:
-        placed = _of(placed, set(groups) - better).unionByName(_of(both, better))
+        placed = among(placed, "g", set(groups) - better).unionByName(among(both, "g", better))
     return placed, found
 
 
@@ -317,9 +317,3 @@ def _with_changes(placed: DataFrame, changed: list[tuple[int, str, int, int]]) -
     return (
         joined.withColumn("place", F.coalesce("to", "place")).withColumn("reason", F.coalesce("why", "reason")).select(*_COLUMNS)
     )
-
-
-def _of(frame: DataFrame, numbers: set[int]) -> DataFrame:
-    """Rows of some groups."""
-    table = small(frame.sparkSession, {"g": (LONG, sorted(numbers))})
-    return frame.join(table, "g", "left_semi")

@@ -24,6 +24,24 @@ spec:
   output: manifests/processor
 """
 
+POOLS = """apiVersion: reconciler/v1
+kind: Stream
+metadata: {name: DC}
+spec: {subjects: ["dc.>"]}
+---
+apiVersion: reconciler/v1
+kind: WorkerPool
+metadata: {name: processor}
+spec: {stream: DC}
+---
+apiVersion: reconciler/v1
+kind: WorkerPool
+metadata: {name: other}
+spec:
+  stream: DC
+  workers: [{id: w, filterSubjects: [OTHER]}]
+"""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -71,6 +89,13 @@ class Desk:
             assert old in text
             text = text.replace(old, new)
         (self.root / "plan.yaml").write_text(text + "".join(f"  {line}\n" for line in more), encoding="utf-8")
+
+    def families(self, *patterns: str, other: str = "dc.elsewhere", more: Sequence[str] = ()) -> None:
+        """The plan, with these families and more lines, beside another pool of the stream."""
+        (self.root / "manifests").mkdir(exist_ok=True)
+        (self.root / "manifests" / "pools.yaml").write_text(POOLS.replace("OTHER", f'"{other}"'))
+        listed = ", ".join(f'"{pattern}"' for pattern in patterns)
+        self.plan(f"families: [{listed}]", "manifests: [manifests/pools.yaml]", *more)
 
     def __call__(self, *arguments: str, code: int = 0, command: str = "plan") -> Ended:
         """Runs `partitions plan`; `code` is what it has to end with."""

@@ -76,8 +76,19 @@ def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:
     budget = int(weights.sum() * dice.random() * 0.3) if unit is None and dice.random() < 0.25 else None
     rules = Rules(trigger, min(trigger, 50_000), bool(dice.random() < 0.5), budget, zones)
     subjects = [f"s.{number}.{row}" for row in range(count)]
-    ones = np.ones(count, dtype=np.int64)
-    return Pool(Items(Keys(subjects), weights, ones, home, pin, zone), around, rules, unit, subjects)
+    return Pool(Items(Keys(subjects), weights, filters(unit, count, number), home, pin, zone), around, rules, unit, subjects)
+
+
+def filters(unit: pa.Array | None, count: int, number: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How many filters each partition adds; in half of the tables with units, partitions of a unit share some."""
+    found = np.ones(count, dtype=np.int64)
+    if unit is not None and number % 2:
+        seen: set[tuple[str, int]] = set()
+        for row, name in enumerate(unit.to_pylist()):
+            if name is not None and row % 3:
+                found[row] = (name, row % 2) not in seen
+                seen.add((name, row % 2))
+    return found
 
 
 def grown(dice: np.random.Generator, number: int) -> Pool:
@@ -107,17 +118,27 @@ def offsets(pools: list[Pool]) -> list[int]:
 
 def leaves(spark: SparkSession, pools: list[Pool], dice: np.random.Generator | None = None) -> DataFrame:
     """All partitions of all pools, in any order."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("problem", "subject", "unit", "w", "home", "pin", "zone")}
+    columns: dict[str, list[Any]] = {name: [] for name in ("problem", "subject", "unit", "w", "f", "home", "pin", "zone")}
     for number, (one, offset) in enumerate(zip(pools, offsets(pools), strict=True)):
         columns["problem"] += [number] * len(one.items)
         columns["subject"] += one.subjects
         columns["unit"] += one.unit.to_pylist() if one.unit is not None else [None] * len(one.items)
         columns["w"] += one.items.weight.tolist()
+        columns["f"] += one.items.filters.tolist()
         for name, ranks in (("home", one.items.home), ("pin", one.items.pin)):
             columns[name] += [rank + offset if rank >= 0 else rank for rank in ranks.tolist()]
         columns["zone"] += one.items.zone.tolist()
     whole, text = pa.int32(), pa.string()
-    kinds = {"problem": whole, "subject": text, "unit": text, "w": pa.int64(), "home": whole, "pin": whole, "zone": whole}
+    kinds = {
+        "problem": whole,
+        "subject": text,
+        "unit": text,
+        "w": pa.int64(),
+        "f": pa.int64(),
+        "home": whole,
+        "pin": whole,
+        "zone": whole,
+    }
     table = pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
     if dice is not None:
         table = table.take(pa.array(dice.permutation(len(table))))
