@@ -32,6 +32,7 @@ from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, open_table
 from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Checked, check_partitions
+from reconciler.partitions.spark.frames import sent
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
 from reconciler.partitions.spark.session import SparkOptions, explained, first_line, open_session
@@ -118,7 +119,7 @@ def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> DataF
         return None
     ranks = pc.index_in(previous.worker, value_set=pa.array(workers.names, pa.string()))
     table = pa.table({"subject": previous.subject, "home": pc.fill_null(ranks, ABSENT).cast(pa.int32())})
-    return spark.createDataFrame(table)
+    return sent(spark, table)
 
 
 def _partitions(columns: pa.Table, checked: Checked) -> Partitions:
