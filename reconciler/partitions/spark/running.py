@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from reconciler.errors import ReconcilerError, UsageError
-from reconciler.partitions.gathering import Gathered, before, output_of, rules_for
+from reconciler.partitions.gathering import Gathered, before, output_of, rules_for, tables_of
 from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
 from reconciler.partitions.plan_file import PlanFile
@@ -63,6 +63,9 @@ def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[G
 
 def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     spec, output = plan.spec, output_of(plan)
+    for name, table in tables_of(spec):
+        if not _read_here(name, table):
+            source.need_shared(name, table)
     neighbours = look_around(plan)
     found = read_workers(_small_table(plan, source, "workers", spec.workers), spec)
     index = read_index(output, spec.pool)
@@ -97,10 +100,14 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     return gathered, result
 
 
+def _read_here(name: str, table: Table) -> bool:
+    """Whether this process reads a table without Spark."""
+    return name != "partitions" and table.format in LOCAL_FORMATS and table.path is not None and "://" not in table.path
+
+
 def _small_table(plan: PlanFile, source: Source, name: str, table: Table) -> TableFiles:
     """Read by this process, where it can."""
-    plain = table.format in LOCAL_FORMATS and table.path is not None and "://" not in table.path
-    return open_table(plan, name, table) if plain else source.collected(name, table)
+    return open_table(plan, name, table) if _read_here(name, table) else source.collected(name, table)
 
 
 def _previous(plan: PlanFile, source: Source, index: Index, changed: list[str]) -> Previous:
