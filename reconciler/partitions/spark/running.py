@@ -35,7 +35,7 @@ from reconciler.partitions.spark.checking import Checked, check_partitions
 from reconciler.partitions.spark.frames import sent
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
-from reconciler.partitions.spark.session import SparkOptions, explained, first_line, open_session
+from reconciler.partitions.spark.session import SparkOptions, explained, first_line, not_started, open_session
 from reconciler.partitions.spark.tables import BROKEN, Source
 from reconciler.partitions.spec import Table
 
@@ -48,8 +48,7 @@ def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[G
     try:
         spark, ours = open_session(options)
     except PySparkException as error:
-        msg = f"Spark did not start: {first_line(error)}"
-        raise ReconcilerError(msg) from error
+        raise ReconcilerError(not_started(error, options)) from error
     lap("session", f"Spark {spark.version} is ready")
     try:
         return _planned(plan, Source(spark, plan, options.shared_filesystem), lap)

@@ -215,6 +215,17 @@ def explained(error: Exception, format_: str, session: SparkSession | None = Non
     return None
 
 
+def not_started(error: Exception, options: SparkOptions) -> str:
+    """What to say where there is no session."""
+    said = f"Spark did not start: {first_line(error)}"
+    if not options.packages or "JAVA_GATEWAY_EXITED" not in said:
+        return said
+    return (
+        f"{said} Its own words are above. --packages come from Maven Central: DEFAULT_ARTIFACT_REPOSITORY=https://… "
+        "names a mirror, --conf spark.jars=A.jar,B.jar takes files instead"
+    )
+
+
 def first_line(error: Exception) -> str:
     """What Spark says, without what it did."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -167,11 +167,24 @@ def advised(ended: Ended) -> list[str]:
     return shlex.split(found)
 
 
-def plan(desk: Desk, *arguments: str) -> Ended:
+def plan(desk: Desk, *arguments: str, **environ: str) -> Ended:
     """Runs the command at a desk."""
     scratch = desk.root.with_name(f"{desk.root.name}-scratch")
     scratch.mkdir(exist_ok=True)
-    return ran(reconciler("partitions", "plan", "-c", desk.plan, *confs(LITTLE), *arguments), scratch)
+    return ran(reconciler("partitions", "plan", "-c", desk.plan, *confs(LITTLE), *arguments), scratch, **environ)
+
+
+def test_packages_that_cannot_be_had_are_told_and_so_is_why_these_tests_are_skipped(tmp_path: Path) -> None:
+    """Nobody listens where they would come from."""
+    desk = Desk(tmp_path / "desk")
+    desk.root.mkdir()
+    _tables(desk.root, workers=2, heavier=0)
+    desk.says(partitions="{format: delta, path: partitions}")
+    package = ["--packages", tables.both()[0][0], "--conf", f"spark.jars.ivy={tmp_path}/ivy"]
+    ended = plan(desk, "--master", "local[1]", *package, DEFAULT_ARTIFACT_REPOSITORY="http://127.0.0.1:9/")
+    assert ended.code == 1, ended
+    assert "DEFAULT_ARTIFACT_REPOSITORY=https://… names a mirror" in ended.err
+    assert "Maven Central, which did not answer" in (tables.undelivered(ended.err) or "")
 
 
 @pytest.mark.thorough(also=FORMATS)
