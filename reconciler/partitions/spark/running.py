@@ -36,7 +36,7 @@ from reconciler.partitions.spark.frames import sent
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
 from reconciler.partitions.spark.session import SparkOptions, explained, first_line, not_started, open_session
-from reconciler.partitions.spark.tables import BROKEN, Source
+from reconciler.partitions.spark.tables import BROKEN, Source, java_error
 from reconciler.partitions.spec import Table
 
 Lap = Callable[[str, str], None]
@@ -52,7 +52,7 @@ def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[G
     lap("session", f"Spark {spark.version} is ready")
     try:
         return _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
-    except PySparkException as error:
+    except (PySparkException, java_error()) as error:
         known = explained(error, plan.spec.partitions.format, spark)
         raise known or ReconcilerError(f"Spark failed: {first_line(error)}") from error
     finally:

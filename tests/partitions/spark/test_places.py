@@ -299,9 +299,10 @@ def test_the_library_call_on_connect(case: Case, standalone: Standalone, remote:
         assert found == sorted(wanted, key=lambda row: str(row["subject"]))
     assert {"subject", "worker", "weight", "unit"} <= set(ended.json["assignment"][0])
     report, of_manifests = case.wanted["_plan/report.json"]["pools"]["processor"], {"consumers", "families", "files"}
-    assert ended.json["report"]["pools"]["processor"].items() >= {
-        name: value for name, value in report.items() if name not in of_manifests
-    }.items()
+    assert (
+        ended.json["report"]["pools"]["processor"].items()
+        >= {name: value for name, value in report.items() if name not in of_manifests}.items()
+    )
 
 
 def _git(desk: Desk, *arguments: str) -> str:
