@@ -31,7 +31,7 @@ WHY = {
     "zone": "had to move: its zone is elsewhere",
     "unit": "had to move: the partitions of a unit have one worker",
     "giant": "is heavier than a whole share and got a worker to itself",
-    "overload": "was given away: its worker was over the trigger, or has a giant or pins to carry",
+    "overload": "was given away: its worker was over the trigger (more workers, smaller shares), or has a giant or pins",
     "fill": "was given away: a new worker had to be filled",
     "cap": "had to move: its worker had more subjects than it may",
 }

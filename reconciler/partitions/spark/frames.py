@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 FEW = 500
 """So many values may be written into a query."""
 LONG, INT, TEXT, BOOL = pa.int64(), pa.int32(), pa.string(), pa.bool_()
+_KINDS = {LONG: LongType(), INT: IntegerType(), TEXT: StringType(), BOOL: BooleanType()}
 
 
 def named(column: str) -> Column:
@@ -30,7 +32,12 @@ def no() -> Column:
 def small(spark: SparkSession, columns: Mapping[str, tuple[pa.DataType, Sequence[Any]]]) -> DataFrame:
     """A table of the driver, sent to every executor when it is joined."""
     table = pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})
-    return F.broadcast(spark.createDataFrame(table))
+    return F.broadcast(sent(spark, table))
+
+
+def sent(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of this process; with its schema, as Connect infers none from no rows."""
+    return spark.createDataFrame(table, StructType([StructField(field.name, _KINDS[field.type]) for field in table.schema]))
 
 
 def among(frame: DataFrame, column: str, values: Collection[int]) -> DataFrame:

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, UsageError
 from reconciler.partitions.families import Family, covering, filters
-from reconciler.partitions.gathering import Gathered, before, output_of, rules_for
+from reconciler.partitions.gathering import Gathered, before, output_of, rules_for, tables_of
 from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
 from reconciler.partitions.plan_file import PlanFile
@@ -33,10 +33,11 @@ from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, open_table
 from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
+from reconciler.partitions.spark.frames import sent
 from reconciler.partitions.spark.planner import Outcome, Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
-from reconciler.partitions.spark.session import SparkOptions, explained, first_line, open_session
-from reconciler.partitions.spark.tables import BROKEN, Source
+from reconciler.partitions.spark.session import SparkOptions, explained, first_line, not_started, open_session
+from reconciler.partitions.spark.tables import BROKEN, Source, java_error
 from reconciler.partitions.spec import Table
 
 Lap = Callable[[str, str], None]
@@ -48,12 +49,11 @@ def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[G
     try:
         spark, ours = open_session(options)
     except PySparkException as error:
-        msg = f"Spark did not start: {first_line(error)}"
-        raise ReconcilerError(msg) from error
+        raise ReconcilerError(not_started(error, options)) from error
     lap("session", f"Spark {spark.version} is ready")
     try:
         return _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
-    except PySparkException as error:
+    except (PySparkException, java_error()) as error:
         known = explained(error, plan.spec.partitions.format, spark)
         raise known or ReconcilerError(f"Spark failed: {first_line(error)}") from error
     finally:
@@ -63,6 +63,9 @@ def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[G
 
 def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     spec, output = plan.spec, output_of(plan)
+    for name, table in tables_of(spec):
+        if not _read_here(name, table):
+            source.need_shared(name, table)
     neighbours = look_around(plan)
     found = read_workers(_small_table(plan, source, "workers", spec.workers), spec)
     index = read_index(output, spec.pool)
@@ -94,10 +97,14 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     return gathered, result
 
 
+def _read_here(name: str, table: Table) -> bool:
+    """Whether this process reads a table without Spark."""
+    return name != "partitions" and table.format in LOCAL_FORMATS and table.path is not None and "://" not in table.path
+
+
 def _small_table(plan: PlanFile, source: Source, name: str, table: Table) -> TableFiles:
     """Read by this process, where it can."""
-    plain = table.format in LOCAL_FORMATS and table.path is not None and "://" not in table.path
-    return open_table(plan, name, table) if plain else source.collected(name, table)
+    return open_table(plan, name, table) if _read_here(name, table) else source.collected(name, table)
 
 
 def _previous(plan: PlanFile, source: Source, index: Index, changed: list[str]) -> Previous:
@@ -121,7 +128,7 @@ def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> Earli
     ranks = pc.index_in(worker, value_set=pa.array(workers.names, pa.string()))
     subject = pa.chunked_array([previous.subject, names.filter(more)])
     table = pa.table({"subject": subject, "home": pc.fill_null(ranks, ABSENT).cast(pa.int32())})
-    return Earlier(spark.createDataFrame(table), covering(previous.families))
+    return Earlier(sent(spark, table), covering(previous.families))
 
 
 def _partitions(columns: pa.Table, checked: Checked, families: Sequence[Family]) -> Partitions:

@@ -31,7 +31,8 @@ CONNECT_SECONDS = 10.0
 _JAVA_LINE = "Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _DELTA, _ICEBERG = "4.1.0", "1.11.0"
-"""Versions that fit Spark 4.1, seen to write and read."""
+_FITTING, _SPARK = ("4.0", "4.1"), "4.1.4"
+"""The versions of Spark that they are made for, and the one on which they were seen to write and read."""
 _PACKAGES = {
     "delta": (
         "io.delta:delta-spark_{spark}_2.13:" + _DELTA,
@@ -47,7 +48,14 @@ _PACKAGES = {
     "avro": ("org.apache.spark:spark-avro_2.13:{full}", ()),
 }
 _NO_CATALOG = re.compile(r"REQUIRES_SINGLE_PART_NAMESPACE.* got `([^`]+)`")
-_MISFITS = ("NoSuchMethodError", "IncompatibleClassChangeError", "NoClassDefFoundError", "AbstractMethodError")
+_MISFIT = re.compile(
+    r"NoSuchMethodError|IncompatibleClassChangeError|NoClassDefFoundError|AbstractMethodError"
+    r"|details = \"'\S+ org\.apache\.spark\."
+)
+"""Errors of a package that was made for another Spark; the last is what Connect leaves of the first."""
+_UNKNOWN = re.compile("DATA_SOURCE_NOT_FOUND|Failed to find data source|ClassNotFoundException|Cannot find catalog plugin class")
+_SAYS = re.compile(r'details = "(?P<connect>.+)"|^: (?P<classic>.+)', re.MULTILINE)
+"""The line that says something, where the first one does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +183,13 @@ def is_connect(spark: SparkSession | None) -> bool:
 
 
 def packages_line(format_: str, spark_version: str) -> str | None:
-    """What makes a table format known to this Spark; None for one that nobody here knows."""
+    """What makes a table format known to this Spark; None where nobody here knows what would."""
     if format_ not in _PACKAGES:
         return None
     package, confs = _PACKAGES[format_]
     short = ".".join(spark_version.split(".")[:2])
+    if "{spark}" in package and short not in _FITTING:
+        return None
     return " ".join([f"--packages {package.format(spark=short, full=spark_version)}", *(f"--conf {conf}" for conf in confs)])
 
 
@@ -188,36 +198,42 @@ def explained(error: Exception, format_: str, session: SparkSession | None = Non
     text = str(error)
     spark = _version(session)
     to = "start the Connect server with" if is_connect(session) else "add"
-    if any(misfit in text for misfit in _MISFITS):
-        line = packages_line(format_, "4.1.4")
-        fits = f"Spark 4.1.4 with {line}" if line else "the versions that its documentation names for Spark 4.1"
+    tried = packages_line(format_, _SPARK)
+    elsewhere = f"Spark {_SPARK} (pip install 'pyspark[connect]=={_SPARK}', also on the cluster) with {tried}"
+    if _MISFIT.search(text):
+        fits = elsewhere if tried else "the versions that its documentation names"
         return UsageError(
             f"{format_}: its package ({_loaded(format_, text, session)}) does not fit Spark {spark}; what fits: {fits}"
         )
-    line = packages_line(format_, spark)
-    catalog = _NO_CATALOG.search(text)
+    line, catalog = packages_line(format_, spark), _NO_CATALOG.search(text)
+    if catalog is None and not _UNKNOWN.search(text):
+        return None
+    if line is None and tried is not None:
+        return UsageError(f"{format_}: no package of it is known for Spark {spark}; what fits: {elsewhere}")
     if catalog is not None:
         name = f"spark.sql.catalog.{catalog[1]}"
         way = f"--conf {name}=org.apache.iceberg.spark.SparkCatalog" if format_ == "iceberg" else f"--conf {name}=CLASS"
         where = f"and where it is ({name}.type, .uri, .warehouse: see its documentation)"
         return UsageError(f"this Spark ({spark}) has no catalog {catalog[1]}: {to} {line or 'its --packages'} {way}, {where}")
-    unknown = (
-        "DATA_SOURCE_NOT_FOUND",
-        "Failed to find data source",
-        "ClassNotFoundException",
-        "Cannot find catalog plugin class",
+    added = line or "its package: --packages GROUP:ARTIFACT:VERSION"
+    return UsageError(f"this Spark ({spark}) does not know the format {format_}: {to} {added}")
+
+
+def not_started(error: Exception, options: SparkOptions) -> str:
+    """What to say where there is no session."""
+    said = f"Spark did not start: {first_line(error)}"
+    if not options.packages or "JAVA_GATEWAY_EXITED" not in said:
+        return said
+    return (
+        f"{said} Its own words are above. --packages come from Maven Central: DEFAULT_ARTIFACT_REPOSITORY=https://… "
+        "names a mirror, --conf spark.jars=A.jar,B.jar takes files instead"
     )
-    if any(mark in text for mark in unknown):
-        return UsageError(
-            f"this Spark ({spark}) does not know the format {format_}: "
-            f"{to} {line or 'its package: --packages GROUP:ARTIFACT:VERSION'}"
-        )
-    return None
 
 
 def first_line(error: Exception) -> str:
     """What Spark says, without what it did."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    says = _SAYS.search(str(error))
+    return says["connect"] or says["classic"] if says else next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _version(session: SparkSession | None) -> str:

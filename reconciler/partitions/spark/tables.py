@@ -46,27 +46,36 @@ class Source:
         """The rows that fulfil every condition, with all columns; broken ones are left in, to be counted."""
         try:
             frame = self._read(name, table)
-            missing = [
-                self.plan.problem(
-                    "unknown-column", no_column(condition.column, frame.columns), "spec", name, "where", at, "column"
-                )
-                for at, condition in enumerate(table.where)
-                if condition.column not in frame.columns
-            ]
+            columns = frame.columns  # a Connect server looks for the table only now
         except (PySparkException, java_error()) as error:
             raise self._said(error, name, table) from error
+        missing = [
+            self.plan.problem("unknown-column", no_column(condition.column, columns), "spec", name, "where", at, "column")
+            for at, condition in enumerate(table.where)
+            if condition.column not in columns
+        ]
         if missing:
             raise InvalidInput(tuple(missing))
         if not table.where:
             return frame
         kept = fulfilled(frame, table.where, shown_name(name, table))
-        return frame.filter(kept | F.col(BROKEN).isNotNull() if BROKEN in frame.columns else kept)
+        return frame.filter(kept | F.col(BROKEN).isNotNull() if BROKEN in columns else kept)
 
     def collected(self, name: str, table: Table) -> TableFiles:
         """A table that this process reads, as the local reader sees one."""
         frame = self.open(name, table)
         columns = tuple(column for column in frame.columns if column != BROKEN)
         return Collected(self.plan, name, table, (), columns, frame)
+
+    def need_shared(self, name: str, table: Table) -> None:
+        """Raises InvalidInput where the executors may find something else by the path of a table, or nothing."""
+        if table.path is None or not self._is_ours(table) or is_local(self.spark) or self.shared_filesystem:
+            return
+        message = (
+            f"{table.path} is a path of this machine, and the executors of this Spark may have another: give one with a scheme "
+            "that all of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
+        )
+        raise InvalidInput((self.plan.problem("not-shared", message, "spec", name, "path"),))
 
     def _read(self, name: str, table: Table) -> DataFrame:
         reader = self.spark.read
@@ -111,12 +120,7 @@ class Source:
         given = table.path or ""
         if not self._is_ours(table):
             return given
-        if not is_local(self.spark) and not self.shared_filesystem:
-            message = (
-                f"{given} is a path of this machine, and the executors of this Spark may have another: give one with a scheme "
-                "that all of them share (s3a://, hdfs://, abfs://), or say --shared-filesystem if they mount the same directory"
-            )
-            raise InvalidInput((self.plan.problem("not-shared", message, "spec", name, "path"),))
+        self.need_shared(name, table)
         path = there(self.plan, name, table)
         if table.format not in LOCAL_FORMATS:
             return f"file://{path.resolve()}"

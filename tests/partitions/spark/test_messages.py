@@ -53,13 +53,41 @@ def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_format_that_the_session_does_not_know() -> None:
     said = session.explained(RuntimeError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta"), "delta")
-    assert "--packages io.delta:delta-spark_4.1_2.13:4.1.0 --conf spark.sql.extensions=" in str(said)
+    assert "add --packages io.delta:delta-spark_4.1_2.13:4.1.0 --conf spark.sql.extensions=" in str(said)
 
 
-def test_a_package_that_does_not_fit() -> None:
-    said = str(session.explained(RuntimeError("java.lang.NoSuchMethodError: LogicalRDD"), "delta"))
+@pytest.mark.parametrize("lacks", ["[DATA_SOURCE_NOT_FOUND] delta", "[REQUIRES_SINGLE_PART_NAMESPACE] but got `lake`.`nats`."])
+def test_a_format_that_has_no_package_for_the_spark_at_hand(lacks: str) -> None:
+    newer: Any = SimpleNamespace(version="4.3.0", conf={})
+    said = str(session.explained(RuntimeError(lacks), "delta", newer))
+    assert "no package of it is known for Spark 4.3.0; what fits: Spark 4.1.4 (pip install 'pyspark[connect]==4.1.4'" in said
+    assert "4.3_2.13" not in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "An error occurred while calling o9.load.\n: java.lang.NoSuchMethodError: 'void org.apache.spark.LogicalRDD.<init>()'",
+        "<_MultiThreadedRendezvous of RPC:\n\tdetails = \"'void org.apache.spark.sql.execution.LogicalRDD.<init>()'\"",
+    ],
+    ids=["classic", "connect"],
+)
+def test_a_package_that_does_not_fit(error: str) -> None:
+    said = str(session.explained(RuntimeError(error), "delta"))
     assert "does not fit Spark 4.1.4" in said
     assert "io.delta:delta-spark_4.1_2.13:4.1.0" in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "An error occurred while calling o9.load.\n: org.example.Lost: it is gone\n\tat x",
+        'terminated with:\n\tdetails = "org.example.Lost: it is gone"\n>',
+    ],
+    ids=["classic", "connect"],
+)
+def test_what_spark_says_is_shown_and_not_that_it_was_called(error: str) -> None:
+    assert session.first_line(RuntimeError(error)) == "org.example.Lost: it is gone"
 
 
 def test_a_catalog_that_the_session_does_not_know() -> None:

@@ -1,8 +1,8 @@
 """What a page of the documentation shows, done: its files are written, its commands run, and what is printed is compared.
 
 A page says `$ command` in a `console` block, and below it lines that have to be printed in that order, others between them being
-fine; `(exit 4)` is the exit code, 0 without. A `yaml` or `python` block that begins with `# file: NAME` is that file. What
-stands in a `sh` block needs more than a shell, and is typed by a test of its own.
+fine; `(exit 4)` is the exit code, 0 without. A block of one of `FILES` that begins with `# file: NAME` is that file. What stands in
+a `sh` block needs more than a shell, and is typed by a test of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 SECONDS = 120
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = ("yaml", "python", "properties")
 _FILE = re.compile(r"# file: (\S+)\n")
 _EXIT = re.compile(r"\(exit (\d+)\)")
 
@@ -32,7 +33,7 @@ def steps(page: str) -> Iterator[Command | tuple[str, str]]:
     """Files to write and commands to run, in the order of the page."""
     for language, body in FENCE.findall(page):
         file = _FILE.match(body)
-        if language in ("yaml", "python") and file:
+        if language in FILES and file:
             yield file[1], body
         elif language == "console":
             for block in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
