@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import ReconcilerError
 from reconciler.partitions.families import Family, covering, filters
 from reconciler.partitions.gathering import Gathered, before, output_of, rules_for, tables_of
 from reconciler.partitions.output.index import Index, edited, read_index

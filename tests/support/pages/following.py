@@ -1,8 +1,8 @@
 """What a page of the documentation shows, done: its files are written, its commands run, and what is printed is compared.
 
 A page says `$ command` in a `console` block, and below it lines that have to be printed in that order, others between them being
-fine; `(exit 4)` is the exit code, 0 without. A block of one of `FILES` that begins with `# file: NAME` is that file. What stands in
-a `sh` block needs more than a shell, and is typed by a test of its own.
+fine; `(exit 4)` is the exit code, 0 without. A block of one of `FILES` that begins with `# file: NAME` is that file. What stands
+in a `sh` block needs more than a shell, and is typed by a test of its own.
 """
 
 from __future__ import annotations
