@@ -6,6 +6,7 @@ FROM python:3.11-slim-bookworm AS base
 ENV PATH=/opt/reconciler/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 LABEL org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.source="https://github.com/jetstream-reconciler/reconciler" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
 
 FROM base AS own

@@ -26,7 +26,8 @@ from tests.support.skipped import lacking
 
 Json = dict[str, Any]
 FOLDER = ROOT / "deploy" / "kustomize"
-MODULE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
+MODULE = "sigs.k8s.io/kustomize/kustomize/v5@v5.0.3"
+"""Which the Go of Debian 12 builds."""
 VERSIONS = ("1.29", "1.37")
 
 

@@ -29,6 +29,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE =
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _LAST_CAPABILITY = 63
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+_STREAMS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 
 
 def main() -> int:
@@ -101,8 +102,7 @@ def _become(container: dict[str, Any]) -> NoReturn:
         _place(root, at).symlink_to(target)
     for at, source in container["tree"].items():
         _bind(Path(source), _place(root, at), writable=False)
-    for name in _DEVICES:
-        _bind(Path("/dev", name), _place(root, f"/dev/{name}"), writable=True)
+    _devices(root)
     _folder(root, "/proc")
     _mount("proc", root / "proc", "proc", _MS_NOSUID | _MS_NODEV)
     for mount in container["mounts"]:
@@ -124,6 +124,15 @@ def _become(container: dict[str, Any]) -> NoReturn:
             os.execve(found, container["command"], environ)  # noqa: S606 - that is what it is for
     msg = f"{program} is not on PATH {environ['PATH']}"
     raise FileNotFoundError(msg)
+
+
+def _devices(root: Path) -> None:
+    for name in _DEVICES:
+        _bind(Path("/dev", name), _place(root, f"/dev/{name}"), writable=True)
+    for name, target in _STREAMS.items():
+        _place(root, f"/dev/{name}").symlink_to(f"/proc/self/{target}")
+    _folder(root, "/dev/shm")  # noqa: S108 - of the container
+    _mount("tmpfs", root / "dev" / "shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=64m")
 
 
 def _without_rights(user: int, group: int, groups: list[int]) -> None:
