@@ -147,11 +147,11 @@ def _comment(environ: Mapping[str, str], ended: Ended) -> None:
 
 
 def _found(environ: Mapping[str, str], path: str, marker: str) -> int | None:
-    """The comment that is there already."""
+    """The comment that is there already; what people write, they can change, so it has to be a bot's, as this job is one."""
     page = 1
     while comments := _ask(environ, "GET", f"{path}?per_page={PAGE}&page={page}"):
         for comment in comments:
-            if (comment["body"] or "").startswith(marker):
+            if comment["user"]["type"] == "Bot" and (comment["body"] or "").startswith(marker):
                 number: int = comment["id"]
                 return number
         page += 1

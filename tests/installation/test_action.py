@@ -80,7 +80,9 @@ class Team:
     def event(self, name: str, branch: str, **how: Any) -> dict[str, Ended | None]:
         """All jobs of the workflow, as this event starts them."""
         payload = self._folder / "event.json"
-        payload.write_text(json.dumps({"pull_request": {"number": 7}} if name == "pull_request" else {}), encoding="utf-8")
+        payload.write_text(
+            json.dumps({"pull_request": {"number": how.get("number", 7)}} if name == "pull_request" else {}), encoding="utf-8"
+        )
         workspace = self._folder / f"workspace-{len(list(self._folder.glob('workspace-*')))}"
         runner = Runner(
             temp=self._folder / "runner",
@@ -193,6 +195,10 @@ def test_a_later_push_renews_the_comment_and_finds_it_among_many(team: Team) -> 
     others = [team.comments.add(7, f"Looks good to me ({number})") for number in range(150)]
     team.pull_request("main")
     assert len(team.comments.of[7]) == len(others) + 1
+    alike = team.comments.add(8, team.comments.of[7][others[-1] + 1].replace("1 to create", "0 to create"))
+    team.pull_request("main", number=8)
+    assert len(team.comments.of[8]) == 2, "what somebody else could change is left alone"
+    assert "0 to create" in team.comments.of[8][alike]
     team.write("payments.yaml", STREAM.format(name="PAYMENTS"), "payments")
     team.pull_request("payments")
     assert len(team.comments.of[7]) == len(others) + 1

@@ -108,6 +108,7 @@ def test_the_daemon_has_no_compiler_and_no_java(daemon_tree: Path, planner_tree:
     assert len(packages) > 50
     assert [name for name in packages if COMPILERS.match(name)] == []
     assert programs(daemon_tree) & PROGRAMS == set()
+    assert {"reconciler", "python"} <= programs(daemon_tree), "the command, and what the health check of Compose is run by"
     assert [path for name in ("libjvm.so", "cc1", "collect2") for path in daemon_tree.rglob(name)] == []
     assert {"java", "git", "ssh"} <= programs(planner_tree), "the same look finds what is there"
     assert list(planner_tree.rglob("libjvm.so"))

@@ -43,10 +43,15 @@ ELSEWHERE = {
 """What the lines of `sh` blocks begin with, and the test in which the same is done."""
 
 
-def environ(home: Path, server: Server) -> dict[str, str]:
-    """A shell of somebody who has just installed it."""
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "HOME": str(home), "NATS_URL": server.url, "COLUMNS": "160", "LC_ALL": "C.UTF-8"}
+def environ(home: Path, server: Server, programs: Path) -> dict[str, str]:
+    """A shell of somebody who has installed it there."""
+    return {
+        "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "NATS_URL": server.url,
+        "COLUMNS": "160",
+        "LC_ALL": "C.UTF-8",
+    }
 
 
 def stands_for(line: str) -> str:
@@ -70,7 +75,7 @@ def test_the_page_on_installing_does_what_it_shows(server: Server, tmp_path: Pat
     offered = f"{os.environ.get('PIP_FIND_LINKS', '')} {release}"
     text = (DOCS / "installation.md").read_text(encoding="utf-8")
     assert "Nothing has been released yet" in text
-    follow(text, here, environ(tmp_path, server) | pip_environ() | {"PIP_FIND_LINKS": offered})
+    follow(text, here, environ(tmp_path, server, tmp_path / "reconciler" / "bin") | pip_environ() | {"PIP_FIND_LINKS": offered})
 
 
 def test_the_page_on_operating_does_what_it_shows(server: Server, tmp_path: Path) -> None:
@@ -79,7 +84,11 @@ def test_the_page_on_operating_does_what_it_shows(server: Server, tmp_path: Path
     text = (DOCS / "operating.md").read_text(encoding="utf-8")
     addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in zip((8080, 8081), free_ports(2), strict=True)}
     try:
-        follow(replaced(text, addresses), here, environ(tmp_path, server) | {"RECONCILER_HTTP": addresses["127.0.0.1:8080"]})
+        follow(
+            replaced(text, addresses),
+            here,
+            environ(tmp_path, server, Path(sys.executable).parent) | {"RECONCILER_HTTP": addresses["127.0.0.1:8080"]},
+        )
     finally:
         for pid in here.glob("*.pid"):  # what the page has started and, because it failed, not ended
             with suppress(ProcessLookupError):

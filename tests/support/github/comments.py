@@ -22,13 +22,14 @@ _LIMIT = 65_536
 
 
 class Comments:
-    """All comments of all pull requests; what is asked with another token is forbidden."""
+    """All comments of all pull requests; what is asked with another token is forbidden. Whoever has the token is a bot."""
 
     def __init__(self, token: str) -> None:
         self.token = token
         self.url = ""
         self.of: dict[int, dict[int, str]] = {}
         self.requests: list[str] = []
+        self._bots: set[int] = set()
 
     def add(self, number: int, text: str) -> int:
         """Somebody writes a comment."""
@@ -47,9 +48,14 @@ class Comments:
         if listed and method == "GET":
             page = int(parse_qs(urlsplit(path).query)["page"][0]) - 1
             shown = list(self.of.get(int(listed[2]), {}).items())[page * _PAGE : (page + 1) * _PAGE]
-            return HTTPStatus.OK, [{"id": number, "body": text} for number, text in shown]
+            return HTTPStatus.OK, [
+                {"id": number, "body": text, "user": {"type": "Bot" if number in self._bots else "User"}}
+                for number, text in shown
+            ]
         if listed and method == "POST":
-            return HTTPStatus.CREATED, {"id": self.add(int(listed[2]), document["body"])}
+            added = self.add(int(listed[2]), document["body"])
+            self._bots.add(added)
+            return HTTPStatus.CREATED, {"id": added}
         for comments in self.of.values():
             if one and method == "PATCH" and int(one[2]) in comments:
                 comments[int(one[2])] = document["body"]
