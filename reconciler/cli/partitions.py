@@ -6,10 +6,11 @@ Invariant: what needs numpy, Arrow or Spark is imported when one of them is call
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,14 +31,9 @@ Config = Annotated[str, typer.Option("--config", "-c", metavar="PLAN.YAML", help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Flags:
-    """What may be done with the plan."""
+class _Planning:
+    """By what is planned."""
 
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing; show the moves of each worker and the difference")
-    ] = False
-    prune: Annotated[bool, typer.Option("--prune", help="Delete the files of workers that are gone")] = False
-    commit: Annotated[bool, typer.Option("--commit", help="Make one git commit of the manifests; nothing is pushed")] = False
     engine: Annotated[
         Literal["auto", "local", "spark"],
         typer.Option(help="auto: Spark for more than spec.localRows partitions, and for formats that only Spark reads"),
@@ -53,111 +49,132 @@ class _Flags:
     shared_filesystem: Annotated[
         bool, typer.Option("--shared-filesystem", help="Spark: every executor sees plain paths as this machine does")
     ] = False
+
+    def options(self) -> SparkOptions:
+        """What they say about the session of Spark."""
+        from reconciler.partitions.spark.session import SparkOptions  # noqa: PLC0415 - only with the extra
+
+        conf = {}
+        for setting in self.conf:
+            name, equals, value = setting.partition("=")
+            if not equals or not name:
+                msg = f"--conf {setting}: NAME=VALUE is expected"
+                raise UsageError(msg)
+            conf[name] = value
+        if self.master and self.remote:
+            msg = "--master starts a driver here, --remote talks to one elsewhere: give one of them"
+            raise UsageError(msg)
+        return SparkOptions(self.master, self.remote, tuple(self.packages), conf, self.shared_filesystem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writing:
+    """What may be done with the plan."""
+
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing; show the moves of each worker and the difference")
+    ] = False
+    prune: Annotated[bool, typer.Option("--prune", help="Delete the files of workers that are gone")] = False
+    commit: Annotated[bool, typer.Option("--commit", help="Make one git commit of the manifests; nothing is pushed")] = False
     force: Annotated[
         list[str],
         typer.Option(metavar="GATE", show_default=False, help="Do it although this gate refuses; repeats"),
     ] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is explained."""
+
+    subject: Annotated[str | None, typer.Option(metavar="S", show_default=False, help="Only this partition")] = None
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="Draw the load per worker before and after")
+    ] = None
+
+
 @app.command()
 @flattened
-def plan(ctx: typer.Context, config: Config, flags: _Flags, format_: TextOrJson = "text") -> ExitCode:
+def plan(ctx: typer.Context, config: Config, writing: _Writing, planning: _Planning, format_: TextOrJson = "text") -> ExitCode:
     """Read the tables, plan with as few moves as the load makes necessary, and write the manifests in one step."""
     session = session_of(ctx)
     _need_planner()
     from reconciler.partitions.report import lines  # noqa: PLC0415 - only with the extra
     from reconciler.partitions.run import How  # noqa: PLC0415 - the same
 
-    if flags.dry_run and flags.commit:
+    if writing.dry_run and writing.commit:
         msg = "--dry-run writes nothing, so there is nothing to --commit"
         raise UsageError(msg)
-    say = session.terminal.say
     how = How(
-        frozenset(flags.force),
-        dry_run=flags.dry_run,
-        prune=flags.prune,
-        commit=flags.commit,
-        engine=flags.engine,
-        spark=_spark(flags),
-        say=say,
+        frozenset(writing.force),
+        dry_run=writing.dry_run,
+        prune=writing.prune,
+        commit=writing.commit,
+        engine=planning.engine,
+        spark=planning.options(),
+        say=session.terminal.say,
     )
-    made = _made(session, config, how)
-    if format_ == "json":
-        session.terminal.json(made.report | {"commit": made.commit or None})
-    else:
-        if flags.dry_run:
-            _show_difference(session, made)
-        session.terminal.lines(lines(made.report))
-    return _closed_gates(session, made)
+    with _made(session, config, how) as made:
+        if format_ == "json":
+            session.terminal.json(made.report | {"commit": made.commit or None})
+        else:
+            if writing.dry_run:
+                _show_difference(session, made)
+            session.terminal.lines(lines(made.report))
+        return _closed_gates(session, made)
 
 
 @app.command()
 @flattened
-def explain(
-    ctx: typer.Context,
-    config: Config,
-    subject: Annotated[str | None, typer.Option(metavar="S", show_default=False, help="Only this partition")] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default=False, help="Draw the load per worker before and after")
-    ] = None,
-    format_: TextOrJson = "text",
-) -> None:
+def explain(ctx: typer.Context, config: Config, asked: _Asked, planning: _Planning, format_: TextOrJson = "text") -> None:
     """Say why partitions move, what holds the balance, and what one more worker would do; writes no manifest."""
     session = session_of(ctx)
     _need_planner()
-    from reconciler.partitions import explaining  # noqa: PLC0415 - only with the extra
-    from reconciler.partitions.run import How  # noqa: PLC0415 - the same
+    from reconciler.partitions.run import How  # noqa: PLC0415 - only with the extra
 
-    made = _made(session, config, How(dry_run=True))
-    moves = explaining.moves_of(made)
-    if svg is not None:
-        _draw(svg, made)
-    if subject is not None:
-        found = explaining.of_subject(made, moves, subject)
-        said = {"apiVersion": API_VERSION, "kind": "PartitionExplanation", **found}
-        lines = [f"{found['subject']} on {found['worker']}" + (f", before on {found['from']}" if found["from"] else "")]
-        lines.append(f"  {found['why']}")
-    else:
-        (part,) = made.report["pools"].values()
-        more = explaining.one_more(made)
-        counts = explaining.reasons(moves)
-        said = {"apiVersion": API_VERSION, "kind": "PartitionExplanation", "planned": made.draft.differs, "reasons": counts}
-        said |= {"load": part["load"], "heldBy": part["heldBy"], "oneMoreWorker": more}
-        lines = _explained(made, counts, more)
+    with _made(session, config, How(dry_run=True, engine=planning.engine, spark=planning.options())) as made:
+        if asked.svg is not None:
+            _draw(asked.svg, made)
+        said, lines = _of_all(made) if asked.subject is None else _of_one(made, asked.subject)
     if format_ == "json":
-        session.terminal.json(said)
+        session.terminal.json({"apiVersion": API_VERSION, "kind": "PartitionExplanation", **said})
     else:
         session.terminal.lines(lines)
 
 
-def _spark(flags: _Flags) -> SparkOptions:
-    from reconciler.partitions.spark.session import SparkOptions  # noqa: PLC0415 - only with the extra
+def _of_one(made: Made, subject: str) -> tuple[dict[str, object], list[str]]:
+    from reconciler.partitions import explaining  # noqa: PLC0415 - only with the extra
 
-    conf = {}
-    for setting in flags.conf:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            msg = f"--conf {setting}: NAME=VALUE is expected"
-            raise UsageError(msg)
-        conf[name] = value
-    if flags.master and flags.remote:
-        msg = "--master starts a driver here, --remote talks to one elsewhere: give one of them"
-        raise UsageError(msg)
-    return SparkOptions(flags.master, flags.remote, tuple(flags.packages), conf, flags.shared_filesystem)
+    found = explaining.of_subject(made, subject)
+    where = f"{found['subject']} on {found['worker']}" + (f", before on {found['from']}" if found["from"] else "")
+    return found, [where, f"  {found['why']}"]
 
 
-def _made(session: Session, config: str, how: How) -> Made:
+def _of_all(made: Made) -> tuple[dict[str, object], list[str]]:
+    from reconciler.partitions import explaining  # noqa: PLC0415 - only with the extra
+
+    (part,) = made.report["pools"].values()
+    more, counts = explaining.one_more(made), explaining.reasons(made)
+    said = {"planned": made.draft.differs, "reasons": counts, "load": part["load"], "heldBy": part["heldBy"]}
+    return {**said, "oneMoreWorker": more}, _explained(made, counts, more)
+
+
+@contextmanager
+def _made(session: Session, config: str, how: How) -> Iterator[Made]:
+    """What comes of the plan, as long as the block lasts; a spinner until it is there."""
     from reconciler.partitions.plan_file import read_plan  # noqa: PLC0415 - only with the extra
     from reconciler.partitions.run import make  # noqa: PLC0415 - the same
 
-    with session.terminal.working("planning"):
-        return make(read_plan(config), how)
+    with ExitStack() as stack:
+        with session.terminal.working("planning") as tell:
+            made = stack.enter_context(make(read_plan(config), replace(how, tell=tell)))
+        yield made
 
 
 def _show_difference(session: Session, made: Made) -> None:
     from reconciler.partitions.output.diffing import diff_lines, move_lines  # noqa: PLC0415 - only with the extra
+    from reconciler.partitions.output.render import slices  # noqa: PLC0415 - the same
 
-    session.terminal.lines(move_lines(made.draft.moves))
+    session.terminal.lines(move_lines(slices(made.draft.moves)))
     session.terminal.lines(diff_lines(made.output, made.output.name, made.files, made.draft.gone))
 
 
@@ -169,7 +186,7 @@ def _closed_gates(session: Session, made: Made) -> ExitCode:
     return ExitCode.REFUSED if closed else ExitCode.OK
 
 
-def _explained(made: Made, counts: dict[str, int], more: dict[str, object]) -> list[str]:
+def _explained(made: Made, counts: dict[str, int], more: dict[str, Any]) -> list[str]:
     from reconciler.partitions.explaining import HOLDS, WHY  # noqa: PLC0415 - only with the extra
 
     (part,) = made.report["pools"].values()
@@ -194,7 +211,7 @@ def _draw(path: Path, made: Made) -> None:
     from reconciler.partitions import explaining  # noqa: PLC0415 - only with the extra
     from reconciler.partitions.picture import svg  # noqa: PLC0415 - the same
 
-    found = explaining.loads(made, explaining.moves_of(made))
+    found = explaining.loads(made)
     try:
         path.write_text(svg(found.before, found.after, made.gathered.rules.trigger / 1_000_000), encoding="utf-8")
     except OSError as error:

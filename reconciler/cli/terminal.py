@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import IO, Any
@@ -15,6 +15,9 @@ from typing import IO, Any
 import orjson
 from rich.console import Console
 from rich.text import Text
+
+Tell = Callable[[int, int], None]
+_BAR = 30
 
 
 class _QuietConsole(Console):
@@ -75,13 +78,13 @@ class Terminal:
         self._err.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
     @contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """A spinner as long as the block lasts, where somebody looks."""
+    def working(self, what: str) -> Iterator[Tell | None]:
+        """A spinner as long as the block lasts, where somebody looks; what it yields is told how much is done, of how much."""
         if not self._err.is_terminal or self._err.is_dumb_terminal:
-            yield
+            yield None
             return
-        with self._err.status(f"{what}…"):
-            yield
+        with self._err.status(f"{what}…") as status:
+            yield lambda done, of: status.update(f"{what}… {_bar(done, of)}")
 
     def close(self) -> None:
         """Flush both streams while a closed pipe can still be met quietly."""
@@ -100,6 +103,12 @@ def _console(stream: IO[str], environ: Mapping[str, str]) -> Console:
         force_terminal=None if colour else stream.isatty(),
         emoji=False,  # line 100 of a file is `:100:`, which is an emoji to rich
     )
+
+
+def _bar(done: int, of: int) -> str:
+    """How far something is."""
+    full = _BAR * done // of if of else 0
+    return f"{'━' * full}{'─' * (_BAR - full)} {done} of {of}"
 
 
 def wants_colour(environ: Mapping[str, str], *, terminal: bool) -> bool:

@@ -6,20 +6,28 @@ Invariant: what does not change is not written; when no manifest changes, nothin
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.partitions import gates, report
 from reconciler.partitions.gathering import Gathered
 from reconciler.partitions.output.index import files_digest
-from reconciler.partitions.output.previous import ASSIGNMENT, MOVES, PLAN_DIRECTORY, REPORT, rows_digest
-from reconciler.partitions.output.render import Moved, Tree, assignment_table, elsewhere, in_order, moves_table, parquet, render
+from reconciler.partitions.output.previous import ASSIGNMENT, MOVES, PLAN_DIRECTORY, REPORT, RowsDigest
+from reconciler.partitions.output.render import (
+    ASSIGNMENT_ROWS,
+    MOVES_ROWS,
+    Manifests,
+    Parquet,
+    Tree,
+    assignment_table,
+    moves_table,
+)
 from reconciler.partitions.output.text import INDEX_NAME, index_text
 from reconciler.partitions.planning.model import NEW
 from reconciler.partitions.planning.planner import Plan
@@ -34,8 +42,13 @@ class Draft:
 
     plan: Plan
     tree: Tree
-    assignment: pa.Table
-    moves: pa.Table
+    assignment: bytes
+    """A Parquet file, like the moves."""
+    moves: bytes
+    families: Mapping[str, int]
+    """How many there are, and of how many partitions."""
+    digest: str
+    """Of the rows of the assignment."""
     changed: tuple[str, ...]
     """Files whose bytes are not what the index says, or which somebody else has put where ours go."""
     written: Mapping[str, bytes]
@@ -51,18 +64,27 @@ class Draft:
 
 
 def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: Plan, *, prune: bool) -> Draft:
-    """Renders the plan and compares it with what is there."""
-    partitions, workers, index = gathered.partitions, gathered.workers, gathered.index
-    rows = in_order(partitions, plan.place)
-    assignment = assignment_table(partitions, workers, plan.place, rows)
-    tree = render(spec.pool, spec.domain, workers, assignment, spec.layout)
-    moved = Moved(elsewhere(plan.place, gathered.items.home, rows), gathered.source)
-    moves = moves_table(partitions, workers, plan.place, plan.reason, moved)
+    """Renders the plan, slice by slice, and compares it with what is there."""
+    workers, index = gathered.workers, gathered.index
+    manifests, digest = Manifests(spec.pool, spec.domain, workers, spec.layout), RowsDigest()
+    assignment, moves = Parquet(ASSIGNMENT_ROWS), Parquet(MOVES_ROWS)
+    families: Counter[str] = Counter()
+    for rows in gathered.rows.in_order(plan):
+        named = assignment_table(rows, workers)
+        family = named.column("family")
+        families.update(count=pc.count_distinct(family).as_py(), partitions=len(family) - family.null_count)
+        manifests.add(named)
+        digest.add(named)
+        assignment.add(named)
+        moves.add(moves_table(rows, workers))
+    tree = manifests.tree()
     changed = (*gathered.edited, *_not_ours(output, [path for path in tree.files if path not in index.files]))
     written = {path: data for path, data in tree.files.items() if index.files.get(path) != tree.hashes[path] or path in changed}
     gone = tuple(_prunable(output, gathered, tree, spec.pool)) if prune else ()
     different = tree.hashes != index.files
-    return Draft(plan, tree, assignment, moves, changed, written, gone, index.generation + different)
+    generation = index.generation + different
+    read = (assignment.data(), moves.data(), dict(families), digest.hexdigest())
+    return Draft(plan, tree, *read, changed, written, gone, generation)
 
 
 def measured(gathered: Gathered, made: Draft) -> gates.Measured:
@@ -74,14 +96,14 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
     largest = max(requests, key=lambda path: (requests[path], path), default="")
     receiving = {name for name, active in zip(workers.names, workers.active, strict=True) if active}
     return gates.Measured(
-        partitions=len(items),
-        partitions_before=gathered.previous.count(gathered.partitions.subject),
+        partitions=int(gathered.counts.sum()),
+        partitions_before=gathered.before.partitions,
         weight=int(items.weight.sum()),
         moved=int(items.weight[moved].sum()),
         forced=plan.bounds.forced,
         active=len(receiving),
-        workers_before=len(gathered.previous.workers),
-        workers_removed=len(gathered.previous.workers - receiving),
+        workers_before=len(gathered.before.workers),
+        workers_removed=len(gathered.before.workers - receiving),
         largest_manifest=(largest, requests.get(largest, 0)),
         edited=made.changed,
     )
@@ -90,16 +112,14 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
 def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts: tuple[gates.Verdict, ...]) -> dict[str, Any]:
     """The report, but for the seconds."""
     files = {"written": len(made.written), "unchanged": len(made.tree.files) - len(made.written), "pruned": len(made.gone)}
-    family = made.assignment.column("family")
-    families = {"count": pc.count_distinct(family).as_py(), "partitions": len(family) - family.null_count}
     consumers = sum(map(gathered.consumers, made.tree.filters.values()))
-    part = report.pool_part(gathered.items, gathered.workers, made.plan)
-    part |= {"families": families, "consumers": consumers, "files": files}
+    part = report.pool_part(gathered.items, gathered.workers, made.plan, gathered.counts)
+    part |= {"families": dict(made.families), "consumers": consumers, "files": files}
     more = {
         "plan": f"sha256:{files_digest(made.tree.hashes)}",
         "changed": made.differs,
         "generation": made.generation,
-        "previous": gathered.previous.source,
+        "previous": gathered.before.source,
         "gates": [
             {"gate": verdict.gate, "passed": verdict.passed, "forced": verdict.forced, "message": verdict.message}
             for verdict in verdicts
@@ -108,7 +128,7 @@ def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts:
             "waiting": report.in_units(made.plan.waiting),
             "filling": [gathered.workers.names[rank] for rank in sorted(made.plan.filling)],
         },
-        "digests": {"files": files_digest(made.tree.hashes), "assignment": rows_digest(made.assignment)},
+        "digests": {"files": files_digest(made.tree.hashes), "assignment": made.digest},
     }
     return report.document(spec.pool, part, more)
 
@@ -120,8 +140,8 @@ def all_files(spec: PartitionPlanSpec, made: Draft, document: Mapping[str, Any])
     return {
         **made.written,
         INDEX_NAME: index_text(spec.pool, made.generation, made.tree.hashes),
-        f"{PLAN_DIRECTORY}/{ASSIGNMENT}": parquet(made.assignment),
-        f"{PLAN_DIRECTORY}/{MOVES}": parquet(made.moves),
+        f"{PLAN_DIRECTORY}/{ASSIGNMENT}": made.assignment,
+        f"{PLAN_DIRECTORY}/{MOVES}": made.moves,
         f"{PLAN_DIRECTORY}/{REPORT}": orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n",
         f"{PLAN_DIRECTORY}/.gitignore": b"*\n",
     }

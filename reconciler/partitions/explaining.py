@@ -6,6 +6,7 @@ Where a plan would change nothing, the last one is explained, from the tables be
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any
@@ -13,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reconciler.errors import ReconcilerError
 from reconciler.partitions.output.previous import MOVES, PLAN_DIRECTORY
+from reconciler.partitions.output.render import MOVES_ROWS, slices
 from reconciler.partitions.planning.columns import sums
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Ranks, Workers
-from reconciler.partitions.planning.planner import CapExceeded, plan_locally
+from reconciler.partitions.planning.model import NEW, Ranks, Workers
+from reconciler.partitions.planning.planner import CapExceeded
 from reconciler.partitions.report import in_units
 from reconciler.partitions.run import Made
 
@@ -51,60 +52,64 @@ class Loads:
     after: list[float]
 
 
-def moves_of(made: Made) -> pa.Table:
-    """The moves that are explained."""
+def moves_of(made: Made) -> Iterator[pa.Table]:
+    """The moves that are explained, slice by slice."""
     path = made.output / PLAN_DIRECTORY / MOVES
     if made.draft.differs or not path.is_file():
-        return made.draft.moves
+        yield from slices(made.draft.moves)
+        return
     try:
-        return pq.read_table(path)
+        yield from slices(path.read_bytes())
     except (pa.ArrowInvalid, OSError) as error:
         msg = f"{path} cannot be read ({error}): plan again, or remove it"
         raise ReconcilerError(msg) from error
 
 
-def reasons(moves: pa.Table) -> dict[str, int]:
+def reasons(made: Made) -> dict[str, int]:
     """How many moved for which reason."""
-    counts = Counter(moves.column("reason").to_pylist())
+    counts: Counter[str] = Counter()
+    for moves in moves_of(made):
+        counts.update(moves.column("reason").to_pylist())
     return {reason: counts[reason] for reason in WHY if counts[reason]}
 
 
-def of_subject(made: Made, moves: pa.Table, subject: str) -> dict[str, Any]:
+def of_subject(made: Made, subject: str) -> dict[str, Any]:
     """Where one partition is, where it was and why."""
-    at = made.draft.assignment.column("subject").to_pylist()
-    if subject not in at:
+    here = next(_rows_of(slices(made.draft.assignment), subject), None)
+    if here is None:
         msg = f"there is no partition {subject}"
         raise ReconcilerError(msg)
-    row = at.index(subject)
-    found = {"subject": subject, "worker": made.draft.assignment.column("worker")[row].as_py(), "from": None, "reason": "stays"}
-    for move in moves.filter(pc.equal(moves.column("subject"), subject)).to_pylist():
+    found = {"subject": subject, "worker": here["worker"], "from": None, "reason": "stays"}
+    for move in _rows_of(moves_of(made), subject):
         found |= {"from": move["from"], "worker": move["to"], "reason": move["reason"]}
     return found | {"why": WHY.get(str(found["reason"]), "stays where it was: its worker is not over the trigger")}
 
 
-def loads(made: Made, moves: pa.Table) -> Loads:
+def _rows_of(tables: Iterator[pa.Table], subject: str) -> Iterator[dict[str, Any]]:
+    for table in tables:
+        yield from table.filter(pc.equal(table.column("subject"), subject)).to_pylist()
+
+
+def loads(made: Made) -> Loads:
     """By the share that each worker has now."""
-    items, workers, plan = made.gathered.items, made.gathered.workers, made.draft.plan
-    before = _home_before(made, moves) if not made.draft.differs else items.home
+    workers, plan = made.gathered.workers, made.draft.plan
+    names = pa.array(workers.names, pa.string())
+    moves = pa.concat_tables([MOVES_ROWS.empty_table(), *moves_of(made)])
+    before, after = np.zeros((2, len(workers)), dtype=np.int64)
+    for rows in slices(made.draft.assignment):
+        weight, here = rows.column("weight").to_numpy(), _ranks(rows.column("worker"), names)
+        move = pc.index_in(rows.column("subject"), value_set=moves.column("subject"))
+        there = _ranks(moves.column("from").take(move), names)
+        after += sums(weight, here, len(workers))
+        before += sums(weight, np.where(move.is_null().to_numpy(), here, there), len(workers))
     shares = {rank: share.weight * workers.capacity[rank] / share.capacity for rank, share in plan.share.items() if share.weight}
-    columns = [sums(items.weight, place, len(workers)) for place in (before, plan.place)]
-    return Loads(*([float(column[rank]) / shares[rank] for rank in sorted(shares)] for column in columns))
+    return Loads(*([float(column[rank]) / shares[rank] for rank in sorted(shares)] for column in (before, after)))
 
 
-def _home_before(made: Made, moves: pa.Table) -> Ranks:
-    """Where everything was before the last moves."""
-    ranks = {name: rank for rank, name in enumerate(made.gathered.workers.names)}
-    source = dict(zip(moves.column("subject").to_pylist(), moves.column("from").to_pylist(), strict=True))
-    subjects = made.gathered.partitions.subject.to_pylist()
-    home = [
-        _rank(ranks, source[subject]) if subject in source else int(now)
-        for subject, now in zip(subjects, made.draft.plan.place.tolist(), strict=True)
-    ]
-    return np.array(home, dtype=np.int32)
-
-
-def _rank(ranks: dict[str, int], name: str | None) -> int:
-    return NEW if name is None else ranks.get(name, ABSENT)
+def _ranks(column: pa.ChunkedArray, names: pa.Array) -> Ranks:
+    """Of workers by their names; of those that are not there any more, and of none, NEW."""
+    found: Ranks = pc.fill_null(pc.index_in(column, value_set=names), NEW).to_numpy()
+    return found
 
 
 def one_more(made: Made) -> dict[str, Any]:
@@ -112,24 +117,24 @@ def one_more(made: Made) -> dict[str, Any]:
     gathered, plan = made.gathered, made.draft.plan
     workers = gathered.workers
     grown = _with_one_more(workers)
-    items: Items = gathered.items.at(plan.place)
     try:
-        found = plan_locally(items, grown, replace(gathered.rules, budget=None), gathered.partitions.unit)
+        items, found, counts = gathered.rows.again(plan, grown, replace(gathered.rules, budget=None))
     except CapExceeded as error:
         return {"possible": False, "message": str(error)}
-    moved = int(items.weight[found.place != items.home].sum())
+    whole = int(items.weight.sum())
+    moved = found.place != items.home
     load = sums(items.weight, found.place, len(grown)).tolist()
     ratios = [
         load[rank] * share.capacity / (share.weight * grown.capacity[rank]) for rank, share in found.share.items() if share.weight
     ]
-    before = sums(items.weight, plan.place, len(workers))
+    before = sums(gathered.items.weight, plan.place, len(workers))
     return {
         "possible": True,
         "maxLoad": round(max(ratios, default=0.0), 6),
         "largestBefore": in_units(int(before.max())) if len(before) else 0,
         "largestAfter": in_units(max(load, default=0)),
-        "movedFraction": round(moved / int(items.weight.sum()), 6) if len(items) else 0,
-        "movedCount": int(np.count_nonzero(found.place != items.home)),
+        "movedFraction": round(int(items.weight[moved].sum()) / whole, 6) if whole else 0,
+        "movedCount": int(counts[moved].sum()),
         "heldBy": list(found.held_by),
     }
 

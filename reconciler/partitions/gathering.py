@@ -5,9 +5,10 @@ Invariant: nothing is planned before all of it is known to be right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,11 @@ import pyarrow.compute as pc
 from reconciler.errors import UsageError
 from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
+from reconciler.partitions.output.render import ROWS
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Ranks, Rules, Workers
+from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, Ranks, Rules, Workers
+from reconciler.partitions.planning.planner import Plan, plan_locally
 from reconciler.partitions.pools import look_around
 from reconciler.partitions.reading.earlier import read_earlier
 from reconciler.partitions.reading.inputs import NOTHING, Partitions, Previous
@@ -28,25 +31,75 @@ from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spec import PartitionPlanSpec, Table, ppm
 
 
+class Rows(Protocol):
+    """The partitions of a plan, wherever they are."""
+
+    def in_order(self, plan: Plan) -> Iterator[pa.Table]:
+        """All of them by worker and subject (`render.ROWS`); no worker is in two of these tables."""
+
+    def again(self, plan: Plan, workers: Workers, rules: Rules) -> tuple[Items, Plan, Ints]:
+        """Planned once more from where they are now, for other workers; raises CapExceeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is known of the earlier plan as a whole."""
+
+    partitions: int
+    workers: frozenset[str]
+    source: str
+    """From where: the table beside the manifests, the manifests, or nowhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """What goes into a plan."""
 
-    partitions: Partitions
     workers: Workers
     items: Items
+    """The partitions one by one, or those of one worker and reason as one."""
+    counts: Ints
+    """How many partitions each of these is."""
     rules: Rules
-    previous: Previous
-    source: pa.Array
-    """The name of each partition's worker before; null for what is new."""
+    before: Before
     index: Index
     edited: tuple[str, ...]
+    rows: Rows
     shard: int | None = None
     """The most subjects of one consumer, where a worker may have several."""
 
     def consumers(self, filters: int) -> int:
         """How many consumers a worker has for so many filters."""
         return 1 if self.shard is None else max(1, -(-filters // self.shard))
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Partitions in the memory of this process."""
+
+    partitions: Partitions
+    items: Items
+    source: pa.Array
+    """The name of each partition's worker before; null for what is new."""
+
+    def in_order(self, plan: Plan) -> Iterator[pa.Table]:
+        """All of them in one table."""
+        partitions, nothing = self.partitions, pa.nulls(len(self.partitions), pa.string())
+        unit = partitions.unit if partitions.unit is not None else nothing
+        family = partitions.family if partitions.family is not None else nothing
+        columns = [partitions.subject, plan.place, partitions.weight, unit, family, self.items.home, self.source, plan.reason]
+        whole = pa.table([pa.array(column) for column in columns], schema=ROWS)
+        keys = pa.table({"place": whole.column("place"), "subject": partitions.subject.cast(pa.binary())})
+        yield whole.take(pc.sort_indices(keys, sort_keys=[("place", "ascending"), ("subject", "ascending")]))
+
+    def again(self, plan: Plan, workers: Workers, rules: Rules) -> tuple[Items, Plan, Ints]:
+        """In this process."""
+        items = self.items.at(plan.place)
+        return items, replace(self, items=items).planned(workers, rules), np.ones(len(items), dtype=np.int64)
+
+    def planned(self, workers: Workers, rules: Rules) -> Plan:
+        """By the local planner."""
+        return plan_locally(self.items, workers, rules, self.partitions.unit)
 
 
 def output_of(plan: PlanFile) -> Path:
@@ -57,8 +110,8 @@ def output_of(plan: PlanFile) -> Path:
     return plan.directory / plan.spec.output
 
 
-def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
-    """Reads it all; `lap` is told when a part is done."""
+def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> tuple[Gathered, Here]:
+    """Reads it all, also the partitions; `lap` is told when a part is done."""
     spec, output = plan.spec, output_of(plan)
     for name, table in tables_of(spec):
         _local_only(name, table)
@@ -70,15 +123,17 @@ def gather(plan: PlanFile, lap: Callable[[str, str], None]) -> Gathered:
     index = read_index(output, spec.pool)
     changed = edited(output, index)
     previous = _previous(plan, output, index, changed)
-    lap("previous", before(previous))
+    lap("previous", told(previous))
     workers = with_fresh(found, previous.workers, previous.filling)
     home, source = _homes(partitions, workers, previous)
     items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
     rules = rules_for(spec, int(partitions.weight.sum()))
-    return Gathered(partitions, workers, items, rules, previous, source, index, tuple(changed), neighbours.shard)
+    before = Before(previous.count(partitions.subject), previous.workers, previous.source)
+    here, ones = Here(partitions, items, source), np.ones(len(items), dtype=np.int64)
+    return Gathered(workers, items, ones, rules, before, index, tuple(changed), here, neighbours.shard), here
 
 
-def before(previous: Previous) -> str:
+def told(previous: Previous) -> str:
     """What there was, in words."""
     if not previous.workers:
         return "there is no plan before this one"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from reconciler.partitions.gathering import Gathered, gather, only_for_spark, ou
 from reconciler.partitions.output.commit import ATTRIBUTES, ATTRIBUTES_TEXT, Checkout, commit, preflight
 from reconciler.partitions.output.tree import claimed, replace_tree
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.planner import CapExceeded, Plan, plan_locally
+from reconciler.partitions.planning.planner import CapExceeded, Plan
 from reconciler.partitions.reading.inputs import TooMany
 from reconciler.partitions.spark.session import SparkOptions, need_pyspark
 
@@ -36,6 +37,8 @@ class How:
     spark: SparkOptions = field(default_factory=SparkOptions)
     say: Callable[[str], None] = lambda _line: None
     """Told what is going on."""
+    tell: Callable[[int, int], None] | None = None
+    """Told how many of the tasks of a stage of Spark are done, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,47 +69,52 @@ class _Clock:
         self._say(f"{line} ({self.laps[part]:.2f}s)")
 
 
-def make(plan: PlanFile, how: How) -> Made:
-    """Reads and plans and, unless it is a dry run, writes; raises InvalidInput or Refused, having written nothing."""
+@contextmanager
+def make(plan: PlanFile, how: How) -> Iterator[Made]:
+    """Reads and plans and, unless it is a dry run, writes; raises InvalidInput or Refused, having written nothing.
+
+    What is made can be looked at as long as the block lasts.
+    """
     output = output_of(plan)
     gates.known(how.force)
-    if how.dry_run:
-        return _planned(plan, output, how)
-    with claimed(output):
+    with nullcontext() if how.dry_run else claimed(output):
         checkout = preflight(output, plan.spec.pool) if how.commit else None
         earlier = ""
         if checkout is not None and checkout.waiting is not None:
             how.say(f"a plan that was written to {plan.spec.output} before waits for its commit")
             earlier = _committed(checkout, checkout.waiting.report, checkout.waiting.hashes, how)
-        made = _planned(plan, output, how)
-        if not made.draft.differs:
-            return replace(made, commit=earlier)
-        files = dict(made.files)
-        if not (output / ATTRIBUTES).exists():
-            files[ATTRIBUTES] = ATTRIBUTES_TEXT
-        how.say(f"writing {len(files)} files to {plan.spec.output}")
-        replace_tree(output, files, made.draft.gone)
-        if checkout is None:
-            return made
-        return replace(made, commit=_committed(checkout, made.report, made.draft.tree.hashes, how))
+        with _planned(plan, output, how) as made:
+            yield replace(made, commit=earlier) if how.dry_run or not made.draft.differs else _written(plan, made, checkout, how)
 
 
-def _planned(plan: PlanFile, output: Path, how: How) -> Made:
+def _written(plan: PlanFile, made: Made, checkout: Checkout | None, how: How) -> Made:
+    """The tree takes its place, and is committed if that was asked for."""
+    files = dict(made.files)
+    if not (made.output / ATTRIBUTES).exists():
+        files[ATTRIBUTES] = ATTRIBUTES_TEXT
+    how.say(f"writing {len(files)} files to {plan.spec.output}")
+    replace_tree(made.output, files, made.draft.gone)
+    return made if checkout is None else replace(made, commit=_committed(checkout, made.report, made.draft.tree.hashes, how))
+
+
+@contextmanager
+def _planned(plan: PlanFile, output: Path, how: How) -> Iterator[Made]:
     clock = _Clock(how.say)
-    try:
-        gathered, found = _plan(plan, how, clock)
-    except CapExceeded as error:
-        raise Refused((f"maxSubjects: {error}",)) from error
-    drafted = draft(output, plan.spec, gathered, found, prune=how.prune)
-    verdicts = gates.judge(measured(gathered, drafted), plan.spec.gates, how.force)
-    if not how.dry_run:
-        gates.refuse(verdicts)
-    document = describe(plan.spec, gathered, drafted, verdicts)
-    moved, files = (document["pools"][plan.spec.pool][name] for name in ("moved", "files"))
-    differ = f"{files['written']:,} of {len(drafted.tree.files):,} files differ"
-    clock.lap("render", f"{moved['count']:,} partitions move, {moved['new']:,} are new; {differ}")
-    document["seconds"] = clock.laps
-    return Made(gathered, drafted, all_files(plan.spec, drafted, document), document, output)
+    with ExitStack() as stack:
+        try:
+            gathered, found = stack.enter_context(_plan(plan, how, clock))
+        except CapExceeded as error:
+            raise Refused((f"maxSubjects: {error}",)) from error
+        drafted = draft(output, plan.spec, gathered, found, prune=how.prune)
+        verdicts = gates.judge(measured(gathered, drafted), plan.spec.gates, how.force)
+        if not how.dry_run:
+            gates.refuse(verdicts)
+        document = describe(plan.spec, gathered, drafted, verdicts)
+        moved, files = (document["pools"][plan.spec.pool][name] for name in ("moved", "files"))
+        differ = f"{files['written']:,} of {len(drafted.tree.files):,} files differ"
+        clock.lap("render", f"{moved['count']:,} partitions move, {moved['new']:,} are new; {differ}")
+        document["seconds"] = clock.laps
+        yield Made(gathered, drafted, all_files(plan.spec, drafted, document), document, output)
 
 
 def _committed(checkout: Checkout, document: Mapping[str, Any], hashes: Mapping[str, str], how: How) -> str:
@@ -116,20 +124,23 @@ def _committed(checkout: Checkout, document: Mapping[str, Any], hashes: Mapping[
     return identity
 
 
-def _plan(plan: PlanFile, how: How, clock: _Clock) -> tuple[Gathered, Plan]:
+@contextmanager
+def _plan(plan: PlanFile, how: How, clock: _Clock) -> Iterator[tuple[Gathered, Plan]]:
     """In this process, where its tables can be read and are small enough; else by Spark. It is the same plan."""
     if how.engine != "spark" and (how.engine == "local" or not only_for_spark(plan.spec)):
         try:
-            gathered = gather(plan, clock.lap)
+            gathered, here = gather(plan, clock.lap)
         except TooMany as error:
             if how.engine == "local" or importlib.util.find_spec("pyspark") is None:
                 raise
             how.say(f"{error.rows:,} partitions: planning with Spark")
         else:
-            found = plan_locally(gathered.items, gathered.workers, gathered.rules, gathered.partitions.unit)
+            found = here.planned(gathered.workers, gathered.rules)
             clock.lap("plan", "planned")
-            return gathered, found
+            yield gathered, found
+            return
     need_pyspark()
     from reconciler.partitions.spark.running import planned_by_spark  # noqa: PLC0415 - only where Spark plans
 
-    return planned_by_spark(plan, how.spark, clock.lap)
+    with planned_by_spark(plan, how.spark, (clock.lap, how.tell)) as made:
+        yield made

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,14 +15,13 @@ import pyarrow as pa
 from reconciler.partitions.output.previous import PLAN_DIRECTORY
 
 
-def move_lines(moves: pa.Table) -> Iterator[str]:
-    """For each worker that gains or loses something: how many, and from or to whom most of them."""
+def move_lines(moves: Iterable[pa.Table]) -> Iterator[str]:
+    """For each worker that gains or loses something: how many."""
     gains: Counter[str] = Counter()
     losses: Counter[str] = Counter()
-    for source, target in zip(moves.column("from").to_pylist(), moves.column("to").to_pylist(), strict=True):
-        gains[target] += 1
-        if source is not None:
-            losses[source] += 1
+    for some in moves:
+        gains.update(some.column("to").to_pylist())
+        losses.update(source for source in some.column("from").to_pylist() if source is not None)
     for worker in sorted({*gains, *losses}):
         yield f"{worker}: +{gains[worker]} -{losses[worker]}"
 

@@ -27,17 +27,25 @@ COLUMNS = ("subject", "worker", "weight", "unit", "family")
 ASSIGNMENT, MOVES, REPORT = "assignment.parquet", "moves.parquet", "report.json"
 
 
-def rows_digest(table: pa.Table) -> str:
-    """Of the rows of an assignment, in the order of worker and subject."""
-    digest = hashlib.sha256()
-    for batch in table.to_batches(max_chunksize=65536):
-        columns = [batch.column(name).to_pylist() for name in COLUMNS]
-        lines = (
-            f"{subject}\t{worker}\t{weight}\t{unit or ''}\t{family or ''}\n"
-            for subject, worker, weight, unit, family in zip(*columns, strict=True)
-        )
-        digest.update("".join(lines).encode())
-    return digest.hexdigest()
+class RowsDigest:
+    """Of the rows of an assignment, in the order of worker and subject, slice by slice."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, table: pa.Table) -> None:
+        """More of them."""
+        for batch in table.to_batches(max_chunksize=65536):
+            columns = [batch.column(name).to_pylist() for name in COLUMNS]
+            lines = (
+                f"{subject}\t{worker}\t{weight}\t{unit or ''}\t{family or ''}\n"
+                for subject, worker, weight, unit, family in zip(*columns, strict=True)
+            )
+            self._digest.update("".join(lines).encode())
+
+    def hexdigest(self) -> str:
+        """Of all so far."""
+        return self._digest.hexdigest()
 
 
 def read_previous(output: Path, index: Index, changed: list[str]) -> Previous:
@@ -83,7 +91,9 @@ def _table(output: Path, report: dict[str, Any]) -> pa.Table | None:
         table = pq.read_table(path, columns=[*COLUMNS])
     except (pa.ArrowInvalid, OSError):  # damaged: a cache may be
         return None
-    return table if rows_digest(table) == report["digests"].get("assignment") else None
+    digest = RowsDigest()
+    digest.add(table)
+    return table if digest.hexdigest() == report["digests"].get("assignment") else None
 
 
 def _assignment(path: Path, *, tolerant: bool) -> tuple[str, list[str]]:

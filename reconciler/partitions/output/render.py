@@ -6,18 +6,38 @@ Invariant: every worker of the table has a file, also one without subjects: a co
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconciler.partitions.output.text import worker_file, worker_text
-from reconciler.partitions.planning.model import NEW, Ints, Ranks, Reason, Workers
-from reconciler.partitions.reading.inputs import Partitions
+from reconciler.partitions.planning.model import NEW, Reason, Workers
+
+ROWS = pa.schema(
+    {
+        "subject": pa.string(),
+        "place": pa.int32(),
+        "weight": pa.int64(),
+        "unit": pa.string(),
+        "family": pa.string(),
+        "home": pa.int32(),
+        "from": pa.string(),
+        "reason": pa.int8(),
+    }
+)
+"""A partition of a finished plan: workers by rank, and the name of the one before."""
+ASSIGNMENT_ROWS = pa.schema(
+    {"subject": pa.string(), "worker": pa.string(), "weight": pa.int64(), "unit": pa.string(), "family": pa.string()}
+)
+"""Who has what: the weight in millionths, and the filter of a family."""
+MOVES_ROWS = pa.schema(
+    {"subject": pa.string(), "from": pa.string(), "to": pa.string(), "weight": pa.int64(), "reason": pa.string()}
+)
+"""What is elsewhere than before, or new, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +50,40 @@ class Tree:
     """How many each lists."""
 
 
-def in_order(partitions: Partitions, place: Ranks) -> Ints:
-    """The rows by worker and subject: the order of every file and table."""
-    keys = pc.sort_indices(
-        pa.table({"place": pa.array(place), "subject": partitions.subject.cast(pa.binary())}),
-        sort_keys=[("place", "ascending"), ("subject", "ascending")],
-    )
-    rows: Ints = keys.to_numpy(zero_copy_only=False).astype(np.int64)
-    return rows
+@dataclass(slots=True)
+class Manifests:
+    """The files of the workers of a pool, made slice by slice."""
 
+    pool: str
+    domain: str
+    workers: Workers
+    layout: str = "flat"
+    filters: dict[str, int] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
 
-def render(pool: str, domain: str, workers: Workers, assignment: pa.Table, layout: str = "flat") -> Tree:
-    """The manifests of an assignment that is in order."""
-    listed = _filters(assignment)
-    filters, counts = listed.column("filter").to_pylist(), _counts(listed, workers)
-    files: dict[str, bytes] = {}
-    lengths: dict[str, int] = {}
-    begin = 0
-    for name, count in zip(workers.names, counts, strict=True):
-        path = worker_file(name, layout)
-        files[path] = worker_text(pool, domain, name, filters[begin : begin + count])
-        lengths[path] = count
-        begin += count
-    return Tree(files, {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}, lengths)
+    def add(self, assignment: pa.Table) -> None:
+        """The files of those who are in it: it is in the order of worker and subject, and has all that they have."""
+        listed = _filters(assignment)
+        filters, counts = listed.column("filter").to_pylist(), _counts(listed, self.workers)
+        begin = 0
+        for name, count in zip(self.workers.names, counts, strict=True):
+            if count:
+                self._put(name, filters[begin : begin + count])
+                begin += count
+
+    def tree(self) -> Tree:
+        """All of them."""
+        paths = {worker_file(name, self.layout): name for name in self.workers.names}
+        for path, name in paths.items():
+            if path not in self.files:
+                self._put(name, [])
+        files = {path: self.files[path] for path in paths}
+        return Tree(files, {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}, self.filters)
+
+    def _put(self, name: str, filters: list[str]) -> None:
+        path = worker_file(name, self.layout)
+        self.files[path] = worker_text(self.pool, self.domain, name, filters)
+        self.filters[path] = len(filters)
 
 
 def _filters(assignment: pa.Table) -> pa.Table:
@@ -75,58 +106,46 @@ def _counts(listed: pa.Table, workers: Workers) -> list[int]:
     return counts
 
 
-def assignment_table(partitions: Partitions, workers: Workers, place: Ranks, rows: Ints) -> pa.Table:
-    """Who has what: subject, worker, weight in millionths, unit, and the filter of its family."""
-    names = pa.array(workers.names, pa.string())
-    nothing = pa.nulls(len(partitions), pa.string())
-    unit = partitions.unit if partitions.unit is not None else nothing
-    family = partitions.family if partitions.family is not None else nothing
-    order = pa.array(rows)
-    return pa.table(
-        {
-            "subject": partitions.subject.take(order),
-            "worker": names.take(pa.array(place[rows])),
-            "weight": pa.array(partitions.weight[rows]),
-            "unit": unit.take(order),
-            "family": family.take(order),
-        }
-    )
+def assignment_table(rows: pa.Table, workers: Workers) -> pa.Table:
+    """The same rows, with names."""
+    worker = _names(workers).take(rows.column("place"))
+    columns = [rows.column("subject"), worker, *(rows.column(name) for name in ("weight", "unit", "family"))]
+    return pa.table(columns, schema=ASSIGNMENT_ROWS)
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What moves, as columns of the same order."""
-
-    rows: Ints
-    source: pa.Array
-    """The name of the worker before; null for what is new."""
-
-
-def moves_table(partitions: Partitions, workers: Workers, place: Ranks, why: npt.NDArray[np.int8], moved: Moved) -> pa.Table:
-    """What is elsewhere than before, and why: subject, from, to, weight, reason."""
-    rows = moved.rows
-    names = pa.array(workers.names, pa.string())
+def moves_table(rows: pa.Table, workers: Workers) -> pa.Table:
+    """What of them has another worker than before; what is new counts as well."""
+    home, place = rows.column("home"), rows.column("place")
+    moved = rows.filter(pc.or_(pc.not_equal(home, place), pc.equal(home, NEW)))
     reasons = pa.array([reason.name.lower() for reason in Reason], pa.string())
-    return pa.table(
-        {
-            "subject": partitions.subject.take(pa.array(rows)),
-            "from": moved.source.take(pa.array(rows)),
-            "to": names.take(pa.array(place[rows])),
-            "weight": pa.array(partitions.weight[rows]),
-            "reason": reasons.take(pa.array(why[rows])),
-        }
-    )
+    to, why = _names(workers).take(moved.column("place")), reasons.take(moved.column("reason"))
+    return pa.table([moved.column("subject"), moved.column("from"), to, moved.column("weight"), why], schema=MOVES_ROWS)
 
 
-def elsewhere(place: Ranks, home: Ranks, rows: Ints) -> Ints:
-    """The rows, in order, that have another worker than before; what is new counts as well."""
-    found: Ints = rows[(place != home)[rows] | (home == NEW)[rows]]
-    return found
+def _names(workers: Workers) -> pa.Array:
+    return pa.array(workers.names, pa.string())
 
 
-def parquet(table: pa.Table) -> bytes:
-    """A table as a file."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+class Parquet:
+    """A table as a file in memory, written slice by slice: compressed, it takes a fraction of its rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+
+    def add(self, rows: pa.Table) -> None:
+        """More of them."""
+        self._writer.write_table(rows)
+
+    def data(self) -> bytes:
+        """The file; nothing is added after that."""
+        self._writer.close()
+        data: bytes = self._sink.getvalue().to_pybytes()
+        return data
+
+
+def slices(data: bytes) -> Iterator[pa.Table]:
+    """The rows of such a file again."""
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        for batch in file.iter_batches():
+            yield pa.Table.from_batches([batch])

@@ -59,10 +59,13 @@ def _of_text(column: pa.Array) -> pa.Array:
 
 def _of_one(text: str) -> int | None:
     """A number with an exponent, and whatever else is written oddly."""
-    if _ODD.match(text) is None or (number := Decimal(text)).adjusted() > _DIGITS:
+    if _ODD.match(text) is None:
+        return None
+    number = Decimal(text)
+    if number and number.adjusted() > _DIGITS:
         return None
     with localcontext(prec=4 * _DIGITS):
-        known = number.quantize(Decimal(1).scaleb(-_DIGITS), ROUND_HALF_UP)
+        known = Decimal(number or 0).quantize(Decimal(1).scaleb(-_DIGITS), ROUND_HALF_UP)
         return int((known * MILLION).quantize(Decimal(1), ROUND_HALF_EVEN)) if abs(known) <= MOST // MILLION else None
 
 

@@ -51,7 +51,7 @@ def micro(column: Column, kind: DataType) -> Column:
 def _of_text(column: Column) -> Column:
     text = F.btrim(column.cast("string"), F.lit(" \t"))
     number = F.when(text.rlike(NUMBER), text).try_cast("decimal(38,18)")
-    fits = F.abs(number) <= F.lit(MOST // MILLION).cast("decimal(38,0)")
+    fits = F.abs(number) <= F.lit(MOST // MILLION).cast("decimal(38,18)")
     rounded = F.bround(F.when(fits, number), 6).cast("decimal(20,6)")
     return (rounded * F.lit(MILLION).cast("decimal(7,0)")).cast("long")
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -25,19 +24,17 @@ from reconciler.partitions import report as reports
 from reconciler.partitions.families import Family, problems
 from reconciler.partitions.gathering import rules_for
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Reason, Workers
-from reconciler.partitions.planning.planner import Plan as LocalPlan
+from reconciler.partitions.planning.model import ABSENT, NEW, Reason, Workers
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import TableFiles
 from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
 from reconciler.partitions.spark.conditions import text_of
-from reconciler.partitions.spark.families import covering_all, filter_of, filters, is_wild, told_by
-from reconciler.partitions.spark.frames import INT, TEXT, among, rows_of, small
-from reconciler.partitions.spark.items import item_key
-from reconciler.partitions.spark.planner import Outcome, Planned, plan
+from reconciler.partitions.spark.families import covering_all, filter_of, is_wild, told_by
+from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
+from reconciler.partitions.spark.planner import Planned, plan
 from reconciler.partitions.spark.planner import Problem as Pool
+from reconciler.partitions.spark.summing import summed
 from reconciler.partitions.spark.tables import Collected
 from reconciler.partitions.spec import PartitionPlanSpec, Table
 
@@ -168,39 +165,8 @@ def _families(assignment: DataFrame) -> dict[str, int]:
 
 
 def _report(spec: PartitionPlanSpec, planned: Planned, workers: Workers, checked: Checked) -> dict[str, Any]:
-    """From sums by worker and reason, and the giants one by one."""
     (outcome,) = planned.outcomes
-    giants = _giants(planned.rows, outcome)
-    numbers = ("count", "filters", "w")
-    sums = {(row["place"], row["reason"], row["stays"]): np.array([row[name] for name in numbers]) for row in planned.sums}
-    for giant in giants:
-        sums[giant["place"], giant["reason"], giant["stays"]] -= [giant[name] for name in numbers]
-    rows = [(row["subject"], row["place"], row["reason"], row["stays"], *(row[name] for name in numbers)) for row in giants]
-    rows += [("", *of, *several.tolist()) for of, several in sums.items()]
-    place, reason, stays, count, used, weight = np.array([row[1:] for row in rows], dtype=np.int64).reshape(-1, 6).T
-    home = np.where(stays, place, ABSENT).astype(np.int32)
-    nowhere = np.full(len(rows), -1, dtype=np.int32)
-    items = Items(Keys([row[0] for row in rows]), weight, used, home, nowhere, nowhere)
-    made = LocalPlan(
-        place.astype(np.int32),
-        reason.astype(np.int8),
-        dict(outcome.share),
-        np.arange(len(giants), dtype=np.int32),
-        outcome.hosts,
-        outcome.bounds,
-        outcome.held_by,
-        outcome.waiting,
-        outcome.filling,
-    )
+    items, made, counts = summed(planned)
     filling = [workers.names[rank] for rank in sorted(outcome.filling)]
     more = {"staged": {"waiting": reports.in_units(outcome.waiting), "filling": filling}, "inputs": {"partitions": checked.count}}
-    return reports.document(spec.pool, reports.pool_part(items, workers, made, count), more)
-
-
-def _giants(rows: DataFrame, outcome: Outcome) -> list[dict[str, Any]]:
-    if not outcome.giants:
-        return []
-    keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants))})
-    at_hosts = among(rows, "place", outcome.hosts).withColumn("key", item_key()).join(keys, "key", "left_semi")
-    of_one = (F.lit(1).alias("count"), filters(rows).alias("filters"), (F.col("place") == F.col("home")).alias("stays"))
-    return rows_of(at_hosts.select("subject", "place", "reason", "w", *of_one))
+    return reports.document(spec.pool, reports.pool_part(items, workers, made, counts), more)

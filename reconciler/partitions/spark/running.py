@@ -2,57 +2,64 @@
 
 Tables are read by the executors; workers, index, earlier manifests and everything below the output by this process alone.
 
-Invariant: nothing is planned before all of it is known to be right.
+Invariant: nothing is planned before all of it is known to be right, and never more than a slice of the plan is in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.errors import ReconcilerError
-from reconciler.partitions.families import Family, covering, filters
-from reconciler.partitions.gathering import Gathered, before, output_of, rules_for, tables_of
+from reconciler.partitions.families import Family, covering
+from reconciler.partitions.gathering import Before, Gathered, output_of, rules_for, tables_of, told
 from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, Items, Workers
-from reconciler.partitions.planning.planner import Plan, check
+from reconciler.partitions.planning.model import ABSENT, Workers
+from reconciler.partitions.planning.planner import Plan
 from reconciler.partitions.pools import look_around
 from reconciler.partitions.reading.earlier import read_earlier
-from reconciler.partitions.reading.inputs import NOTHING, Partitions, Previous
+from reconciler.partitions.reading.inputs import NOTHING, Previous
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, open_table
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
+from reconciler.partitions.spark.checking import Earlier, check_partitions
+from reconciler.partitions.spark.colliding import refuse_collisions
 from reconciler.partitions.spark.frames import sent
-from reconciler.partitions.spark.planner import Outcome, Problem
+from reconciler.partitions.spark.planner import Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
+from reconciler.partitions.spark.progress import Tell, watched
+from reconciler.partitions.spark.rows import Gone, There
 from reconciler.partitions.spark.session import SparkOptions, explained, first_line, not_started, open_session
+from reconciler.partitions.spark.summing import summed
 from reconciler.partitions.spark.tables import BROKEN, Source, java_error
 from reconciler.partitions.spec import Table
 
 Lap = Callable[[str, str], None]
-_Number = TypeVar("_Number", bound=np.generic)
 
 
-def planned_by_spark(plan: PlanFile, options: SparkOptions, lap: Lap) -> tuple[Gathered, Plan]:
-    """Reads, checks and plans; raises InvalidInput, Refused or CapExceeded."""
+@contextmanager
+def planned_by_spark(
+    plan: PlanFile, options: SparkOptions, listening: tuple[Lap, Tell | None]
+) -> Iterator[tuple[Gathered, Plan]]:
+    """Reads, checks and plans; raises InvalidInput, Refused or CapExceeded. The rows are there as long as the block lasts."""
+    lap, tell = listening
     try:
         spark, ours = open_session(options)
     except PySparkException as error:
         raise ReconcilerError(not_started(error, options)) from error
     lap("session", f"Spark {spark.version} is ready")
     try:
-        return _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
+        with watched(spark, tell):
+            yield _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
     except (PySparkException, java_error()) as error:
         known = explained(error, plan.spec.partitions.format, spark)
         raise known or ReconcilerError(f"Spark failed: {first_line(error)}") from error
@@ -72,29 +79,29 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     changed = edited(output, index)
     previous = _previous(plan, source, index, changed)
     workers = with_fresh(found, previous.workers, previous.filling)
-    lap("previous", before(previous))
+    lap("previous", told(previous))
+    before = Before(len(previous), previous.workers, previous.source)
+    earlier, gone = _earlier(source.spark, workers, previous)
+    families_before = previous if previous.families else None
+    del previous  # Spark has its rows now
     frame = source.open("partitions", spec.partitions)
     columns = tuple(column for column in frame.columns if column != BROKEN)
     used = used_columns(TableFiles(plan, "partitions", spec.partitions, (), columns), spec)
-    checked = check_partitions(frame, used, spec, found, _earlier(source.spark, workers, previous))
+    checked = check_partitions(frame, used, spec, found, earlier)
+    families = [Family(pattern) for pattern in spec.families]
+    refuse_collisions(checked.rows, families, neighbours)
+    if families_before is not None:
+        before = replace(before, partitions=families_before.count(_column(checked.rows, "subject")))
     lap("read", f"read {checked.count:,} partitions and {len(workers)} workers")
     rules = rules_for(spec, checked.weight)
     made = plan_rows(checked.rows, [Problem(workers, rules)], units=checked.units)
     (outcome,) = made.outcomes
     if outcome.error is not None:
         raise outcome.error
+    items, sums, counts = summed(made)
     lap("plan", "planned")
-    columns_of = made.rows.select("subject", "unit", "w", "home", "pin", "zone", "place", "reason").toArrow().combine_chunks()
-    lap("fetch", "fetched the plan")
-    partitions = _partitions(columns_of, checked, [Family(pattern) for pattern in spec.families])
-    neighbours.refuse_collisions(partitions.filter)
-    source_of = previous.worker_of(partitions.subject)
-    home = _ints(columns_of, "home", np.int32)
-    items = Items(Keys(partitions.subject), partitions.weight, partitions.filters, home, partitions.pin, partitions.zone)
-    gathered = Gathered(partitions, workers, items, rules, previous, source_of, index, tuple(changed), neighbours.shard)
-    result = _plan(columns_of, outcome)
-    check(items, workers, rules, result, partitions.unit)
-    return gathered, result
+    there = There(made, workers, gone, families, checked.units)
+    return Gathered(workers, items, counts, rules, before, index, tuple(changed), there, neighbours.shard), sums
 
 
 def _read_here(name: str, table: Table) -> bool:
@@ -117,57 +124,23 @@ def _previous(plan: PlanFile, source: Source, index: Index, changed: list[str]) 
     return read_earlier(_small_table(plan, source, "previous", given), names)
 
 
-def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> Earlier | None:
-    """Who had what, as ranks: subjects, and filters with wildcards."""
+def _earlier(spark: SparkSession, workers: Workers, previous: Previous) -> tuple[Earlier | None, Gone | None]:
+    """Who had what, as ranks: subjects, and filters with wildcards; and what those had who are gone."""
     if not len(previous):
-        return None
-    names = pa.array(previous.families.keys(), pa.string())
-    more = pc.invert(pc.is_in(names, value_set=previous.subject))
+        return None, None
+    filters = pa.array(previous.families.keys(), pa.string())
+    more = pc.invert(pc.is_in(filters, value_set=previous.subject))
     of_families = pa.array(previous.families.values(), pa.string()).filter(more)
-    worker = pa.chunked_array([previous.worker, of_families])
-    ranks = pc.index_in(worker, value_set=pa.array(workers.names, pa.string()))
-    subject = pa.chunked_array([previous.subject, names.filter(more)])
-    table = pa.table({"subject": subject, "home": pc.fill_null(ranks, ABSENT).cast(pa.int32())})
-    return Earlier(sent(spark, table), covering(previous.families))
+    gone = sorted(previous.workers - {*workers.names})
+    names = pa.array([*workers.names, *gone], pa.string())
+    rank = pc.index_in(pa.chunked_array([previous.worker, of_families]), value_set=names)
+    subject = pa.chunked_array([previous.subject, filters.filter(more)])
+    rows = sent(spark, pa.table({"subject": subject, "rank": rank}))
+    there = F.when(F.col("rank") < len(workers), F.col("rank")).otherwise(F.lit(ABSENT))
+    families = covering(previous.families)
+    was = rows.select("subject", (F.col("rank") - len(workers)).alias("was")).filter("was >= 0")
+    return Earlier(rows.select("subject", there.alias("home")), families), Gone(was, gone, families) if gone else None
 
 
-def _partitions(columns: pa.Table, checked: Checked, families: Sequence[Family]) -> Partitions:
-    subject = _column(columns, "subject")
-    unit = _column(columns, "unit") if checked.units else None
-    pin, zone = _ints(columns, "pin", np.int32), _ints(columns, "zone", np.int32)
-    family = filters(subject, families) if families else None
-    return Partitions(subject, _ints(columns, "w", np.int64), pin, zone, unit, family)
-
-
-def _plan(columns: pa.Table, outcome: Outcome) -> Plan:
-    giants = pa.array(outcome.giants, pa.string())
-    unit, subject = _column(columns, "unit"), _column(columns, "subject")
-    key = pc.coalesce(pc.binary_join_element_wise(pa.scalar(" "), unit, "", null_handling="emit_null"), subject)
-    return Plan(
-        _ints(columns, "place", np.int32),
-        _ints(columns, "reason", np.int8),
-        dict(outcome.share),
-        np.flatnonzero(pc.is_in(key, value_set=giants).to_numpy(zero_copy_only=False)).astype(np.int32),
-        outcome.hosts,
-        outcome.bounds,
-        outcome.held_by,
-        outcome.waiting,
-        outcome.filling,
-    )
-
-
-def _column(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    array = (
-        column
-        if isinstance(column, pa.Array)
-        else pa.concat_arrays(column.chunks)
-        if column.num_chunks
-        else pa.array([], pa.string())
-    )
-    return array.cast(pa.string())
-
-
-def _ints(table: pa.Table, name: str, kind: type[_Number]) -> npt.NDArray[_Number]:
-    found: npt.NDArray[_Number] = table.column(name).to_numpy().astype(kind)
-    return found
+def _column(rows: DataFrame, name: str) -> pa.Array:
+    return rows.select(name).toArrow().column(name).combine_chunks().cast(pa.string())

@@ -98,6 +98,7 @@ class Source:
             "mode": "PERMISSIVE",
             "columnNameOfCorruptRecord": BROKEN,
             "enforceSchema": "false",
+            "columnPruning": "false",  # a row is broken by what stands in columns that nobody asks for, too
         }
         paths = self._paths(name, table)
         names = open_table(self.plan, name, table).columns if self._is_ours(table) else self._first_line(paths, given)

@@ -1,19 +1,20 @@
-"""`partitions plan --engine spark` on a desk of files: the same manifests, refusals and faults as without Spark."""
+"""`partitions plan --engine spark` on a desk of files: the same manifests, reports and refusals as without Spark."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from reconciler.cli.app import run
+from reconciler.cli.terminal import Terminal
 from reconciler.model.subjects import is_literal
 from reconciler.partitions.families import Family, covering, filters
+from tests.support.partitions.both import Both
 from tests.support.partitions.files import Desk
 from tests.support.partitions.files import desk as made
 
@@ -29,76 +30,130 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     return made(tmp_path, capsys)
 
 
-def both(desk: Desk) -> None:
-    """Plans with Spark and without, from the same earlier plan: what is written is the same."""
-    before = desk.root / "before"
-    if desk.output.exists():
-        shutil.copytree(desk.output, before)
+@pytest.fixture
+def both(desk: Desk) -> Both:
+    """Both planners on it."""
+    return Both(desk)
+
+
+def test_more_than_local_rows_are_planned_by_spark_slice_by_slice(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is gone, one drains, one is new, one is larger, one has a giant; nothing of a plan is fetched as a whole."""
+    from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415 - only where pyspark is
+
+    from reconciler.partitions.spark import rows  # noqa: PLC0415 - the same
+
+    desk = both.desk
+    names = [f"w-{number:02}" for number in range(40)]
+    weights: dict[str, object] = {f"dc.tool{number}.x": number % 7 + 1 for number in range(800)}
+    desk.partitions(weights)
+    desk.workers(*names)
     desk("--engine", "local")
-    local, tables = desk.manifests(), rows(desk)
-    shutil.rmtree(desk.output)
-    if before.exists():
-        shutil.move(before, desk.output)
-    desk("--engine", "spark")
-    assert desk.manifests() == local
-    assert rows(desk) == tables
+    desk.partitions({**weights, "dc.giant": 900, "dc.new": "1e-6"})
+    desk.workers(
+        *(f"{name},{2 if name == 'w-07' else 1},{'draining' if name == 'w-03' else ''}" for name in names[2:]),
+        "w-x,1,",
+        header="worker,capacity,state",
+    )
+    fetched: list[int] = []
+
+    def to_arrow(frame: Any) -> pa.Table:
+        table = plain(frame)
+        fetched.append(len(table))
+        return table
+
+    plain = DataFrame.toArrow
+    monkeypatch.setattr(DataFrame, "toArrow", to_arrow)
+    monkeypatch.setattr(rows, "SLICE", 100)
+    both.plan()
+    assert max(fetched) < 200
+    assert sum(count > 50 for count in fetched) > 6
 
 
-def rows(desk: Desk) -> list[pa.Table]:
-    """Assignment and moves."""
-    return [pq.read_table(desk.output / "_plan" / f"{name}.parquet") for name in ("assignment", "moves")]
-
-
-def findings(said: str) -> list[str]:
-    """Without the lines that end with how long a step took."""
-    lines = said.replace("file://", "").splitlines()
-    found = [line for line in lines if not re.search(r"\(\d+\.\d\ds\)$", line)]
-    assert found
-    return found
-
-
-def test_the_same_files_come_out_and_a_new_worker_is_filled(desk: Desk) -> None:
-    desk.partitions({f"dc.tool{number}": number % 7 + 1 for number in range(100)})
-    both(desk)
-    desk.workers("w-a", "w-b", "w-c", "w-d", "w-e")
-    both(desk)
-
-
-def test_bad_rows_are_counted_alike(desk: Desk) -> None:
-    desk.partitions({"a.b": 1, "a..c": 1, "a.*": 2, "a.d": 0, "a.e": "nan", "a.f": "1e400", "a.g": "1e-3"})
-    local = findings(desk("--engine", "local", code=4).err)
-    assert findings(desk("--engine", "spark", code=4).err) == local
-    desk.table("partitions.csv", "subject,weight", ["a.b,1", "a.b,2", "a.c,1", "a.c,1", "a.d,1"])
-    local = findings(desk("--engine", "local", code=4).err)
-    assert findings(desk("--engine", "spark", code=4).err) == local
-    assert not desk.output.exists()
-
-
-@pytest.mark.parametrize("format_", ["json", "orc"])
-def test_formats_that_only_spark_reads(desk: Desk, spark: SparkSession, format_: str) -> None:
+def test_units_zones_pins_and_a_budget_go_through_files(both: Both) -> None:
+    desk = both.desk
+    header = "subject,weight,unit,zone,pin"
+    table = [
+        f"dc.t{n}.x,{n % 5 + 1},{f'u{n % 9}.{n % 2}' if n % 3 else ''},{'east' if n % 2 else 'west'},{'w-a' if n == 33 else ''}"
+        for n in range(120)
+    ]
+    desk.table("partitions.csv", header, table)
+    desk.workers("w-a,east,", "w-b,east,", "w-c,west,", "w-d,west,", header="worker,zone,state")
     desk("--engine", "local")
-    wanted = desk.manifests()
-    shutil.rmtree(desk.output)
-    table = spark.read.option("header", "true").csv(f"file://{desk.root}/partitions.csv")
-    table.write.format(format_).save(f"file://{desk.root}/other")
-    desk.plan(instead={"{format: csv, path: partitions.csv}": f"{{format: {format_}, path: other}}"})
-    desk()
-    assert desk.manifests() == wanted
+    desk.workers("w-a,east,", "w-b,east,draining", "w-c,west,", "w-d,west,", "w-e,east,", header="worker,zone,state")
+    desk.plan("balance: {maxMoved: 0.05}")
+    both.plan()
 
 
-def test_more_than_local_rows_are_planned_by_spark(desk: Desk) -> None:
+def test_formats_that_only_spark_reads(both: Both, spark: SparkSession) -> None:
+    desk = both.desk
     desk("--engine", "local")
     wanted = desk.manifests()
     shutil.rmtree(desk.output)
-    desk.plan("localRows: 10")
+    read = spark.read.option("header", "true")
+    read.csv(f"file://{desk.root}/partitions.csv").write.json(f"file://{desk.root}/partitions")
+    read.csv(f"file://{desk.root}/workers.csv").write.orc(f"file://{desk.root}/workers")
+    formats = {
+        "{format: csv, path: partitions.csv}": "{format: json, path: partitions}",
+        "{format: csv, path: workers.csv}": "{format: orc, path: workers}",
+    }
+    desk.plan(instead=formats)
     desk("--engine", "local", code=64)
     desk()
     assert desk.manifests() == wanted
 
 
-def test_a_library_call_makes_the_same_plan(desk: Desk, spark: SparkSession) -> None:
+def test_every_gate_refuses_alike(both: Both) -> None:
+    desk = both.desk
+    desk("--engine", "local")
+    desk.partitions(70)
+    desk.workers("w-a", "w-b", "w-e", "w-f", "w-g")
+    desk.plan("gates: {minWorkers: 6, maxManifestBytes: 100}")
+    path = desk.output / "w-w-b.yaml"
+    path.write_bytes(path.read_bytes() + b"# mine\n")
+    said = both.refused(code=3)
+    gates = ("maxMovedFraction", "maxWorkersRemovedFraction", "maxInputShrink", "minWorkers", "maxManifestBytes", "edited")
+    assert [gate for gate in gates if f"{gate}: " not in said] == []
+    both.plan(*(part for gate in gates for part in ("--force", gate)))
+
+
+def test_what_cannot_be_planned_is_refused_alike(both: Both) -> None:
+    desk = both.desk
+    desk.families(other='dc.tool1.chamber2, dc.tool2.*, "dc.tool3.>", dc.else')
+    assert "collision: dc.tool1.chamber2, dc.tool2.chamber0" in both.refused(code=3)
+    desk.plan("maxSubjects: 20")
+    assert "maxSubjects: 100 subjects, room for 80 on 4 active workers" in both.refused(code=3)
+    desk.table("partitions.csv", "subject,weight,pin", [f"s.{number},1,w-a" for number in range(8)])
+    desk.plan("maxSubjects: 4")
+    assert "8 subjects are pinned to w-a, which may have 4: s.0, s.1, s.2, s.3, s.4, …" in both.refused(code=3)
+    desk.partitions(0)
+    assert "zeroPartitions" in both.refused(code=3)
+
+
+def test_units_that_fit_into_no_zone_are_refused_alike(both: Both) -> None:
+    desk = both.desk
+    desk.table("partitions.csv", "subject,weight,unit,zone", [f"s.{n},1,u{n // 3},east" for n in range(24)])
+    desk.workers("w-a,east", "w-b,west", "w-c,north", header="worker,zone")
+    desk.plan("zones: soft", "maxSubjects: 8")
+    assert "4 of 6 units of 3 subjects that need a zone fit" in both.refused(code=3)
+
+
+def test_explain_says_the_same(both: Both, tmp_path: Path) -> None:
+    desk = both.desk
+    desk("--engine", "local")
+    desk.workers("w-a", "w-b", "w-c", "w-d", "w-e")
+    said = []
+    for engine in ("local", "spark"):
+        ended = desk("--engine", engine, "--svg", str(tmp_path / f"{engine}.svg"), command="explain")
+        said.append((ended.out, (tmp_path / f"{engine}.svg").read_text()))
+    assert said[0] == said[1]
+    assert "one more worker: moves" in said[0][0]
+    assert "dc.tool0.chamber0 on " in desk("--engine", "spark", "--subject", "dc.tool0.chamber0", command="explain").out
+
+
+def test_a_library_call_makes_the_same_plan(both: Both, spark: SparkSession) -> None:
     from reconciler.partitions.spark.library import plan_partitions  # noqa: PLC0415 - only where pyspark is
 
+    desk = both.desk
     report = desk.report("--engine", "local")["pools"]["processor"]
     read = spark.read.option("header", "true")
     tables = [read.csv(f"file://{desk.root}/{name}.csv") for name in ("partitions", "workers")]
@@ -106,13 +161,21 @@ def test_a_library_call_makes_the_same_plan(desk: Desk, spark: SparkSession) -> 
     found = sorted(
         plan.assignment.toArrow().select(["worker", "subject"]).to_pylist(), key=lambda row: (row["worker"], row["subject"])
     )
-    assert found == rows(desk)[0].select(["worker", "subject"]).to_pylist()
+    assert found == both.tables()[0].select(["worker", "subject"]).to_pylist()
     known = {name: value for name, value in report.items() if name not in ("files", "consumers")}
     assert plan.report["pools"]["processor"] == known
     assert plan.moves.count() == 100
 
 
-def test_families_are_the_same_filters(desk: Desk) -> None:
+def test_what_spark_writes_is_valid(both: Both) -> None:
+    both.desk("--engine", "spark", "--dry-run")
+    assert not both.desk.output.exists()
+    both.desk("--engine", "spark")
+    assert run(["validate", "-f", str(both.desk.root)], Terminal({})) == 0
+
+
+def test_families_are_the_same_filters(both: Both) -> None:
+    desk = both.desk
     desk.families("dc.{tool}.>", "a$b.(c).*", more=["maxSubjects: 9", "gates: {maxMovedFraction: 1}"])
     rows_of = [f"dc.tool{n // 4}.chamber{n % 4},{1 + n % 3},area{n // 8}" for n in range(80)]
     rows_of += ["a$b.(c).x,1,", "a$b.(c).y,2,", "dc.tool90.>,4,", "other,1,"]
@@ -122,27 +185,25 @@ def test_families_are_the_same_filters(desk: Desk) -> None:
     assert b'"a$b.(c).*"' in b"".join(desk.manifests().values())
     desk.table("partitions.csv", "subject,weight,unit", [*rows_of, "dc.tool3.new,1,area1", "dc.tool91.a,1,"])
     desk.workers("w-a", "w-b", "w-d", "w-e")
-    both(desk)
+    both.plan()
     (desk.output / "_plan" / "assignment.parquet").unlink()  # so only the manifests say what was
     desk.plan("gates: {maxMovedFraction: 1}")
     desk.table("partitions.csv", "subject,weight,unit", [*rows_of[:80], "dc.tool3.new,1,area1"])
-    both(desk)
-    family = rows(desk)[0].column("family")
+    both.plan()
+    family = both.tables()[0].column("family")
     assert family.null_count == len(family)
 
 
-def test_wrong_families_are_counted_alike(desk: Desk) -> None:
+def test_wrong_families_are_counted_alike(both: Both) -> None:
+    desk = both.desk
     desk.families("dc.{tool}.>", other="dc.other.1")
     faults = ["dc.t1.a,1,u", "dc.t1.b,1,v", "dc.t2.a,1,", "dc.*.x,1,", "dc.>,1,", "dc.t3.*,1,", "a b.c,1,", "dc.t2.b,1,w"]
     desk.table("partitions.csv", "subject,weight,unit", faults)
-    local = findings(desk("--engine", "local", code=4).err)
+    said = both.refused(code=4)
     codes = ("bad-subject", "torn-family", "undeclared-wildcard")
-    assert [code for code in codes if any(code in line for line in local)] == [*codes]
-    assert findings(desk("--engine", "spark", code=4).err) == local
+    assert [code for code in codes if f": {code}: " in said] == [*codes]
     desk.table("partitions.csv", "subject,weight,unit", ["dc.other.2,1,"])
-    local = findings(desk("--engine", "local", code=3).err)
-    assert "collision: dc.other.> also belong to WorkerPool/other" in local[-1]
-    assert findings(desk("--engine", "spark", code=3).err) == local
+    assert "collision: dc.other.> also belong to WorkerPool/other" in both.refused(code=3)
 
 
 def test_the_library_knows_families_by_its_own_assignment(desk: Desk, spark: SparkSession) -> None:

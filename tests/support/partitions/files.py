@@ -93,7 +93,7 @@ class Desk:
     def families(self, *patterns: str, other: str = "dc.elsewhere", more: Sequence[str] = ()) -> None:
         """The plan, with these families and more lines, beside another pool of the stream."""
         (self.root / "manifests").mkdir(exist_ok=True)
-        (self.root / "manifests" / "pools.yaml").write_text(POOLS.replace("OTHER", f'"{other}"'))
+        (self.root / "manifests" / "pools.yaml").write_text(POOLS.replace("OTHER", other if "," in other else f'"{other}"'))
         listed = ", ".join(f'"{pattern}"' for pattern in patterns)
         self.plan(f"families: [{listed}]", "manifests: [manifests/pools.yaml]", *more)
 

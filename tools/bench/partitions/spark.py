@@ -15,24 +15,24 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconciler.errors import UsageError
+from reconciler.partitions.output.render import ROWS
 from reconciler.partitions.planning.model import Workers
-from reconciler.partitions.reading.inputs import Partitions
 from reconciler.partitions.spark.session import need_java
 from tools.bench.measure import Measure, rounded, tell
 from tools.bench.partitions.cases import UNIT, day, items
 from tools.bench.partitions.processes import Ended, watched
 from tools.bench.partitions.quality import LOAD_LIMIT, MOVES_LIMIT
-from tools.bench.partitions.speed import LIMITED_AT, MEMORY_LIMIT, Planned, manifests
+from tools.bench.partitions.speed import LIMITED_AT, MEMORY_LIMIT, manifests
 
 REBALANCE_LIMIT, COLD_LIMIT = 2.0, 4.0
 _SMALL = (20_000, 40)
@@ -66,7 +66,9 @@ def on_spark(scratch: Path, sizes: tuple[tuple[int, int], ...], rounds: int) -> 
         yield from _session(here, name, rounds, limited=partitions >= LIMITED_AT)
         if partitions == sizes[0][0]:
             tell("writing the manifests of a plan made by Spark")
-            yield manifests(here / "manifests", f"{partitions:,} partitions planned by Spark", _plan_of(here, around), rounds)
+            yield manifests(
+                here / "manifests", f"{partitions:,} partitions planned by Spark", (partial(_rows, here, around), around), rounds
+            )
         tell(f"planning {name} with Spark by the command")
         yield from _command(here, name)
 
@@ -148,13 +150,12 @@ def _quality(part: dict[str, Any], name: str) -> Iterator[Measure]:
     )
 
 
-def _plan_of(directory: Path, around: Workers) -> Planned:
-    """As Spark has written it, in its order."""
-    rows = pq.read_table(directory / "later.parquet").combine_chunks()
-    place = pc.index_in(rows.column("worker"), value_set=pa.array(around.names, pa.string())).to_numpy().astype(np.int32)
-    nowhere = np.full(len(rows), -1, dtype=np.int32)
-    subject = rows.column("subject").chunk(0)
-    return Planned(Partitions(subject, rows.column("weight").to_numpy(), nowhere, nowhere, None), around, place)
+def _rows(directory: Path, around: Workers) -> pa.Table:
+    """A plan as Spark has written it, in the order of worker and subject."""
+    found = pq.read_table(directory / "later.parquet").sort_by([("worker", "ascending"), ("subject", "ascending")])
+    place = pc.index_in(found.column("worker"), value_set=pa.array(around.names, pa.string()))
+    columns = {name: found.column(name) for name in ("subject", "weight", "unit", "family")} | {"place": place}
+    return pa.table({name: columns.get(name, pa.nulls(len(found), ROWS.field(name).type)) for name in ROWS.names}, schema=ROWS)
 
 
 def _command(directory: Path, name: str) -> Iterator[Measure]:

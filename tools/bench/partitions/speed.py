@@ -10,17 +10,18 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
-from reconciler.partitions.output.render import assignment_table, in_order, render
+from reconciler.partitions.gathering import Here
+from reconciler.partitions.output.render import Manifests, assignment_table
 from reconciler.partitions.output.text import INDEX_NAME, index_text
 from reconciler.partitions.output.tree import replace_tree
-from reconciler.partitions.planning.model import Ranks, Workers
+from reconciler.partitions.planning.model import Workers
 from reconciler.partitions.planning.planner import plan_locally
 from reconciler.partitions.reading.inputs import Partitions
 from tools.bench.loading import REFERENCE, calibration
@@ -102,31 +103,24 @@ def planned(partitions: int, count: int) -> dict[str, float]:
 def _manifests(scratch: Path, count: int, number: int, rounds: int) -> Measure:
     around = workers(number)
     given = items(lognormal(count))
-    place = plan_locally(given, around, RULES).place
+    plan = plan_locally(given, around, RULES)
     partitions = Partitions(given.keys.column, given.weight, given.pin, given.zone, None)
-    return manifests(scratch, f"{count:,} partitions", Planned(partitions, around, place), rounds)
+    here = Here(partitions, given, pa.nulls(count, pa.string()))
+    return manifests(scratch, f"{count:,} partitions", (lambda: next(here.in_order(plan)), around), rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What manifests are made of."""
-
-    partitions: Partitions
-    around: Workers
-    place: Ranks
-
-
-def manifests(scratch: Path, what: str, planned: Planned, rounds: int) -> Measure:
-    """As the planner writes them, by the least that has to be done for the same files."""
-    partitions, around, place = planned.partitions, planned.around, planned.place
-    count, number = len(partitions), len(around)
+def manifests(scratch: Path, what: str, planned: tuple[Callable[[], pa.Table], Workers], rounds: int) -> Measure:
+    """As the planner writes them, by the least that has to be done for the same files; the rows are put in order first."""
+    ordered, around = planned
+    rows, number = ordered(), len(around)
+    shuffled = rows.take(pa.array(np.random.default_rng(1).permutation(len(rows))))
     pairs = []
     for run in range(rounds + 1):
         one, other = scratch / f"ours-{run}", scratch / f"streamed-{run}"
         started = time.perf_counter()
-        _write(one, partitions, around, place)
+        _write(one, ordered(), around)
         between = time.perf_counter()
-        _stream(other, partitions.subject, around, place)
+        _stream(other, shuffled, around)
         pairs.append((between - started, time.perf_counter() - between))
         names = [f"w-{worker}.yaml" for worker in around.names[:: max(1, number // 20)]]
         if any((one / name).read_bytes() != (other / name).read_bytes() for name in names):
@@ -140,29 +134,30 @@ def manifests(scratch: Path, what: str, planned: Planned, rounds: int) -> Measur
         value=rounded(statistics.median(ours for ours, _ in pairs[1:] or pairs)),
         unit="s",
         ratio=rounded(ratio),
-        limit=MANIFESTS_LIMIT if count >= LIMITED_AT else None,
-        ok=ratio <= MANIFESTS_LIMIT or count < LIMITED_AT,
+        limit=MANIFESTS_LIMIT if len(rows) >= LIMITED_AT else None,
+        ok=ratio <= MANIFESTS_LIMIT or len(rows) < LIMITED_AT,
         detail={"streamed": rounded(statistics.median(theirs for _, theirs in pairs[1:] or pairs)), "files": number},
     )
 
 
-def _write(output: Path, partitions: Partitions, around: Workers, place: Ranks) -> None:
+def _write(output: Path, rows: pa.Table, around: Workers) -> None:
     """As the planner does it: tables, hashes, an index, and one tree that takes its place in one step."""
-    assignment = assignment_table(partitions, around, place, in_order(partitions, place))
-    tree = render("pool", "", around, assignment)
+    found = Manifests("pool", "", around)
+    found.add(assignment_table(rows, around))
+    tree = found.tree()
     replace_tree(output, {**tree.files, INDEX_NAME: index_text("pool", 1, tree.hashes)}, ())
 
 
-def _stream(output: Path, subject: pa.Array, around: Workers, place: Ranks) -> None:
+def _stream(output: Path, rows: pa.Table, around: Workers) -> None:
     """The least that has to be done for the same files."""
     output.mkdir(parents=True)
     groups: list[list[str]] = [[] for _ in around.names]
-    for text, worker in zip(subject.to_pylist(), place.tolist(), strict=True):
+    for text, worker in zip(rows.column("subject").to_pylist(), rows.column("place").to_pylist(), strict=True):
         groups[worker].append(text)
     for worker, subjects in zip(around.names, groups, strict=True):
         subjects.sort()
         with (output / f"w-{worker}.yaml").open("w", encoding="utf-8") as file:
-            file.write(_HEAD.format(name=worker))
+            file.write(_HEAD.format(name=worker) + ("\n" if subjects else " []\n"))
             file.writelines(f'    - "{text}"\n' for text in subjects)
 
 
@@ -173,8 +168,7 @@ metadata:
 spec:
   pool: "pool"
   worker: "{name}"
-  filterSubjects:
-"""
+  filterSubjects:"""
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(orjson.dumps(planned(*map(int, sys.argv[1:]))))
