@@ -256,14 +256,20 @@ def test_spark_submit_plans_on_a_cluster_and_the_client_commits(case: Case, stan
 
 @pytest.mark.thorough(also=REFUSED)
 @pytest.mark.timeout(SECONDS)
-def test_spark_submit_with_a_path_of_this_machine_is_refused(case: Case, standalone: Standalone) -> None:
+def test_spark_submit_with_a_path_of_this_machine_is_refused_and_a_wrong_promise_is_found_out(
+    case: Case, standalone: Standalone
+) -> None:
     desk = case.copy(standalone.client / "refused")
     before = desk.written()
     submit = ["--master", standalone.master, *confs(LITTLE, EXECUTORS), spark_submit.__file__]
-    ended = ran([home() / "bin" / "spark-submit", *submit, "-c", desk.plan], standalone.scratch)
-    assert ended.code == 4, ended
-    assert "partitions.csv is a path of this machine" in ended.out  # spark-submit prints what Python says to either
-    assert "read" not in ended.out.partition("is a path")[0].partition("is ready")[2]
+    command = [home() / "bin" / "spark-submit", *submit, "-c", desk.plan]
+    refused = ran(command, standalone.scratch)
+    assert refused.code == 4, refused
+    assert "partitions.csv is a path of this machine" in refused.out  # of spark-submit, both are stdout
+    assert "read" not in refused.out.partition("is a path")[0].partition("is ready")[2]
+    promised = ran([*command, "--shared-filesystem"], standalone.scratch)
+    assert promised.code == 1, promised
+    assert "--shared-filesystem says that every executor sees it" in promised.out
     assert desk.written() == before
 
 
