@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +25,15 @@ EXAMPLE_ADDRESSES = ("127.0.0.1:14222", "127.0.0.1:14223", "127.0.0.1:17422")
 """Of the servers in examples/leaf."""
 LONG = {"leaf.md", "sourcing.md"}
 """Pages with real migrations and outages."""
-INSTALLING = {"gitops.md", "installation.md", "operating.md"}
-"""Pages that tests/installation follows, because they need more than a shell."""
+ELSEWHERE = {"gitops.md", "installation.md", "operating.md", "partitions-cluster.md"}
+"""Pages that need more than a shell: followed by tests/installation and, where there is Spark, by tests/partitions/spark."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def pages_with_steps() -> list[Any]:
-    followed = [page for page in PAGES if page.parent != RUNBOOKS and page.name not in INSTALLING]
-    found = [page for page in followed if any(steps(page.read_text(encoding="utf-8")))]
+    apart = [page for page in PAGES if page.parent == RUNBOOKS or page.name in ELSEWHERE]
+    found = [page for page in PAGES if page not in apart and any(steps(page.read_text(encoding="utf-8")))]
     return [pytest.param(page, marks=pytest.mark.slow, id=page.name) if page.name in LONG else page for page in found]
 
 
@@ -55,12 +52,7 @@ def test_what_a_page_shows_is_what_happens(page: Path, server: Server, tmp_path:
     addresses = {"127.0.0.1:8080": http} | {address: f"127.0.0.1:{free_ports(1)[0]}" for address in EXAMPLE_ADDRESSES}
     for config in here.rglob("*.conf"):
         config.write_text(replaced(config.read_text(encoding="utf-8"), addresses), encoding="utf-8")
-    try:
-        follow(replaced(text, addresses), here, environ)
-    finally:
-        for pid in here.glob("*.pid"):  # what a page has started and, because it failed, not ended
-            with suppress(ProcessLookupError):
-                os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
+    follow(replaced(text, addresses), here, environ)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -39,7 +39,7 @@ def lines(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
     for report in reports:
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
         if found := _LACK.search(reason):
-            skipped.setdefault(found[1], []).append(report.nodeid.removesuffix("@spark"))
+            skipped.setdefault(found[1], []).append(report.nodeid.partition("@")[0])
     for lack, names in sorted(skipped.items()):
         yield f"{len(names)} tests skipped for want of {lack}"
         yield from (f"  {name}" for name in sorted(names))

@@ -38,7 +38,7 @@ from reconciler.partitions.spark.planner import Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
 from reconciler.partitions.spark.progress import Tell, watched
 from reconciler.partitions.spark.rows import Gone, There
-from reconciler.partitions.spark.session import SparkOptions, explained, first_line, not_started, open_session
+from reconciler.partitions.spark.session import SparkOptions, explained, failed, not_started, open_session
 from reconciler.partitions.spark.summing import summed
 from reconciler.partitions.spark.tables import BROKEN, Source, java_error
 from reconciler.partitions.spec import Table
@@ -62,7 +62,7 @@ def planned_by_spark(
             yield _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
     except (PySparkException, java_error()) as error:
         known = explained(error, plan.spec.partitions.format, spark)
-        raise known or ReconcilerError(f"Spark failed: {first_line(error)}") from error
+        raise known or ReconcilerError(failed(error, options)) from error
     finally:
         if ours:
             spark.stop()

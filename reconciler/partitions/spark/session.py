@@ -230,6 +230,13 @@ def not_started(error: Exception, options: SparkOptions) -> str:
     )
 
 
+def failed(error: Exception, options: SparkOptions) -> str:
+    """What to say where nothing is known about an error but what Spark says."""
+    said = f"Spark failed: {first_line(error)}"
+    promised = options.shared_filesystem and "FILE_NOT_EXIST" in said
+    return f"{said} --shared-filesystem says that every executor sees it" if promised else said
+
+
 def first_line(error: Exception) -> str:
     """What Spark says, without what it did."""
     says = _SAYS.search(str(error))

@@ -37,12 +37,13 @@ def missing() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of them in one process, which shares one session."""
+    """All that share the session in one process; the others, which start processes of their own, in another."""
     lack = missing()
     for item in items:
         if HERE not in item.path.parents:
             continue
-        item.add_marker(pytest.mark.xdist_group("spark"))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(PATIENCE))
         item.add_marker(

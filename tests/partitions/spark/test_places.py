@@ -25,17 +25,34 @@ import pytest
 from reconciler.cli import spark_submit
 from reconciler.cli.app import run
 from reconciler.cli.terminal import Terminal
+from tests.support.cluster.servers import free_ports
+from tests.support.pages.following import follow, replaced
 from tests.support.partitions import called
 from tests.support.partitions import lake as tables
 from tests.support.partitions.files import PLAN, Ended
-from tests.support.partitions.standalone import APART, EXECUTORS, LITTLE, Standalone, confs, home, ran, reconciler
+from tests.support.partitions.standalone import (
+    APART,
+    EXECUTORS,
+    LITTLE,
+    ROOT,
+    Standalone,
+    confs,
+    environment,
+    home,
+    ran,
+    reconciler,
+)
 from tests.support.skipped import NO_SPARK
 
+pytestmark = pytest.mark.xdist_group("places of Spark")
+PAGE = ROOT / "docs" / "partitions-cluster.md"
 FORMATS = "tests/partitions/spark/test_plan_by_spark.py::test_formats_that_only_spark_reads"
 SAME = "tests/partitions/spark/test_plan_by_spark.py::test_the_same_files_come_out_and_a_new_worker_is_filled"
 LIBRARY = "tests/partitions/spark/test_plan_by_spark.py::test_a_library_call_makes_the_same_plan"
 REFUSED = "tests/partitions/spark/test_messages.py::test_a_path_of_this_machine_is_refused_where_executors_are_elsewhere"
 PARTITIONS, WORKERS, PREVIOUS = "{format: csv, path: partitions.csv}", "{format: csv, path: workers.csv}", "auto"
+PORTS, OPTIONS = (17077, 15002), ("--port ", "spark.connect.grpc.binding.port=")
+"""Of the page, and what they stand behind."""
 SECONDS = 1800
 """So long may a test take where others keep the machine busy."""
 
@@ -239,14 +256,20 @@ def test_spark_submit_plans_on_a_cluster_and_the_client_commits(case: Case, stan
 
 @pytest.mark.thorough(also=REFUSED)
 @pytest.mark.timeout(SECONDS)
-def test_spark_submit_with_a_path_of_this_machine_is_refused(case: Case, standalone: Standalone) -> None:
+def test_spark_submit_with_a_path_of_this_machine_is_refused_and_a_wrong_promise_is_found_out(
+    case: Case, standalone: Standalone
+) -> None:
     desk = case.copy(standalone.client / "refused")
     before = desk.written()
     submit = ["--master", standalone.master, *confs(LITTLE, EXECUTORS), spark_submit.__file__]
-    ended = ran([home() / "bin" / "spark-submit", *submit, "-c", desk.plan], standalone.scratch)
-    assert ended.code == 4, ended
-    assert "partitions.csv is a path of this machine" in ended.out  # spark-submit prints what Python says to either
-    assert "read" not in ended.out.partition("is a path")[0].partition("is ready")[2]
+    command = [home() / "bin" / "spark-submit", *submit, "-c", desk.plan]
+    refused = ran(command, standalone.scratch)
+    assert refused.code == 4, refused
+    assert "partitions.csv is a path of this machine" in refused.out  # of spark-submit, both are stdout
+    assert "read" not in refused.out.partition("is a path")[0].partition("is ready")[2]
+    promised = ran([*command, "--shared-filesystem"], standalone.scratch)
+    assert promised.code == 1, promised
+    assert "--shared-filesystem says that every executor sees it" in promised.out
     assert desk.written() == before
 
 
@@ -303,6 +326,21 @@ def test_the_library_call_on_connect(case: Case, standalone: Standalone, remote:
         ended.json["report"]["pools"]["processor"].items()
         >= {name: value for name, value in report.items() if name not in of_manifests}.items()
     )
+
+
+@pytest.mark.thorough(also=SAME)
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.usefixtures("case")
+def test_what_the_page_of_clusters_shows_is_what_happens(tmp_path: Path) -> None:
+    here, scratch = tmp_path / "here", tmp_path / "scratch"
+    here.mkdir()
+    scratch.mkdir()
+    environ = environment(scratch) | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "160"}
+    del environ["PYSPARK_PYTHON"]
+    addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in zip(PORTS, free_ports(len(PORTS)), strict=True)}
+    text = PAGE.read_text(encoding="utf-8")
+    ports = {f"{option}{address[10:]}": f"{option}{other[10:]}" for address, other in addresses.items() for option in OPTIONS}
+    follow(replaced(text, addresses | ports), here, environ)
 
 
 def _git(desk: Desk, *arguments: str) -> str:

@@ -7,13 +7,17 @@ in a `sh` block needs more than a shell, and is typed by a test of its own.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 120
+SECONDS = 300
+"""The longest that a command of a page may take where others keep the machine busy."""
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = ("yaml", "python", "properties")
@@ -64,7 +68,16 @@ def replaced(text: str, addresses: Mapping[str, str]) -> str:
 
 
 def follow(page: str, here: Path, environ: dict[str, str]) -> None:
-    """Writes the files and runs the commands of a page."""
+    """Writes the files and runs the commands of a page; ends what it has started (`*.pid`) and, because it failed, not ended."""
+    try:
+        _follow(page, here, environ)
+    finally:
+        for pid in here.glob("*.pid"):
+            with suppress(ProcessLookupError):
+                os.kill(int(pid.read_text(encoding="utf-8")), signal.SIGKILL)
+
+
+def _follow(page: str, here: Path, environ: dict[str, str]) -> None:
     for step in steps(page):
         if not isinstance(step, Command):
             (here / step[0]).write_text(step[1], encoding="utf-8")

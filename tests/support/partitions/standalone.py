@@ -74,7 +74,7 @@ def environment(scratch: Path) -> dict[str, str]:
     return kept | own | {"PYSPARK_PYTHON": sys.executable}
 
 
-def ran(command: Sequence[str | Path], scratch: Path, cwd: Path = ROOT, **more: str) -> Ended:
+def ran(command: Sequence[str | Path], scratch: Path, **more: str) -> Ended:
     """A client, until it and what it has started are over."""
     given = [str(part) for part in command]
     done = subprocess.run(
@@ -82,7 +82,7 @@ def ran(command: Sequence[str | Path], scratch: Path, cwd: Path = ROOT, **more: 
         capture_output=True,
         text=True,
         check=False,
-        cwd=cwd,
+        cwd=ROOT,
         env=environment(scratch) | more,
         timeout=SECONDS,
         stdin=subprocess.DEVNULL,
