@@ -25,8 +25,10 @@ EXAMPLE_ADDRESSES = ("127.0.0.1:14222", "127.0.0.1:14223", "127.0.0.1:17422")
 """Of the servers in examples/leaf."""
 LONG = {"leaf.md", "sourcing.md"}
 """Pages with real migrations and outages."""
-ELSEWHERE = {"gitops.md", "installation.md", "operating.md", "partitions-cluster.md"}
-"""Pages that need more than a shell: followed by tests/installation and, where there is Spark, by tests/partitions/spark."""
+INSTALLING = {"gitops.md", "installation.md", "operating.md"}
+"""Pages that tests/installation follows, because they need more than a shell."""
+ELSEWHERE = INSTALLING | {"partitions-cluster.md"}
+"""And one that tests/partitions/spark follows, where there is Spark."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
