@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,12 +22,14 @@ from tests.support.daemon.command import Command
 from tests.support.github.comments import Comments, comments
 from tests.support.github.runner import Ended, Runner
 from tests.support.installing import ROOT
+from tests.support.pages.following import files
 from tests.support.server.process import Server
 
 ACTION = "jetstream-reconciler/reconciler"
 TOKEN = "the-token-of-the-job"
 STREAM = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {{name: {name}}}\nspec: {{subjects: [{name}.>]}}\n"
-_WORKFLOW = re.compile(r"```yaml\n# file: .github/workflows/jetstream.yml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+WORKFLOW = files(PAGE)[".github/workflows/jetstream.yml"]
 
 
 class Team:
@@ -39,11 +40,8 @@ class Team:
         self.comments = pages
         self.origin, self.desk = folder / "origin.git", folder / "desk"
         self._folder = folder
-        text = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
-        found = _WORKFLOW.search(text)
-        assert found
         # YAML 1.1 reads `on` as true
-        self.workflow: dict[Any, Any] = yaml.safe_load(found[1])
+        self.workflow: dict[Any, Any] = yaml.safe_load(WORKFLOW)
         self._begin()
         needed = folder / "needed.yaml"
         needed.write_text("---\n".join(STREAM.format(name=name) for name in ("ORDERS", "PAYMENTS")), encoding="utf-8")
@@ -154,15 +152,12 @@ def checked(schema: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_action_and_the_workflow_are_what_github_accepts(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
-    found = _WORKFLOW.search(page)
-    assert found
     workflow = tmp_path / "workflow.yml"
-    workflow.write_text(found[1], encoding="utf-8")
+    workflow.write_text(WORKFLOW, encoding="utf-8")
     for schema, path in (("github-actions", ROOT / "action.yml"), ("github-workflows", workflow)):
         said = checked(schema, path)
         assert said.returncode == 0, said.stdout
-    workflow.write_text(found[1].replace("runs-on:", "run-on:"), encoding="utf-8")
+    workflow.write_text(WORKFLOW.replace("runs-on:", "run-on:"), encoding="utf-8")
     assert checked("github-workflows", workflow).returncode == 1
 
 

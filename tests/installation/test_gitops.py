@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,10 @@ import pytest
 import yaml
 from lupa import lua51
 
+from tests.support.chart.helm import rendered
 from tests.support.daemon.command import Command
 from tests.support.installing import ROOT
+from tests.support.pages.following import files
 from tests.support.server.process import Server
 
 Json = dict[str, Any]
@@ -22,9 +23,7 @@ DUE, BEFORE, AFTER = "2026-01-01T10:00:00Z", "2026-01-01T09:00:31Z", "2026-01-01
 
 def documents(name: str) -> list[Json]:
     """A file of the page."""
-    found = re.search(rf"```yaml\n# file: {re.escape(name)}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert found, name
-    return list(yaml.safe_load_all(found[1]))
+    return list(yaml.safe_load_all(files(PAGE)[name]))
 
 
 def health(cron_job: Json) -> tuple[str, str]:
@@ -97,3 +96,10 @@ def test_argo_cd_and_flux_install_the_same_chart_of_the_same_version() -> None:
     assert source["repoURL"] == repository["spec"]["url"]
     assert source["targetRevision"] == repository["spec"]["ref"]["tag"]
     assert source["path"] == release["spec"]["chart"]["spec"]["chart"]
+
+
+def test_argo_cd_gives_the_chart_what_the_page_on_installing_does() -> None:
+    (application,) = documents("application.yaml")
+    values = application["spec"]["source"]["helm"]["valuesObject"]
+    assert values == yaml.safe_load(files((ROOT / "docs" / "installation.md").read_text(encoding="utf-8"))["values.yaml"])
+    assert rendered(values), "which takes them"

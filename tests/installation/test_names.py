@@ -75,6 +75,8 @@ def test_no_other_name_and_no_other_version_stands_anywhere() -> None:
     allowed = {*built().values(), *(name.partition(":")[0] for name in built().values())}
     assert len(lines) > 15
     assert [line for line in lines for name in _OURS.findall(line) if name not in allowed] == []
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', DOCKERFILE))
+    assert (labels["version"], labels["source"]) == (__version__, f"https://github.com/{_REPOSITORY}")
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["version"] == chart["appVersion"] == __version__
     released = [version for line in lines if f"{_REPOSITORY}@" in line for version in _RELEASE.findall(line)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 import yaml
 
 from tests.support.installing import ROOT, checkout, pip_environ
+from tests.support.pages.following import files
 
 HOOKS = ROOT / ".pre-commit-hooks.yaml"
 STREAM = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {name: ORDERS}\nspec: {subjects: [orders.>], maxAge: 7d}\n"
-_CONFIG = re.compile(r"```yaml\n# file: .pre-commit-config.yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SECONDS = 900
 
 
@@ -59,9 +58,8 @@ def test_the_hook_checks_a_directory_unless_told_otherwise() -> None:
 @pytest.mark.thorough(also="tests/installation/test_pre_commit.py::test_the_hooks_are_what_pre_commit_accepts")
 def test_pre_commit_checks_what_is_committed(tmp_path: Path) -> None:
     ours = repository(checkout(tmp_path / "ours"))
-    found = _CONFIG.search((ROOT / "docs" / "installation.md").read_text(encoding="utf-8"))
-    assert found
-    config = yaml.safe_load(found[1])
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    config = yaml.safe_load(files(page)[".pre-commit-config.yaml"])
     assert config["repos"][0]["hooks"][0]["id"] == "reconciler-validate"
     config["repos"][0] |= {"repo": str(ours), "rev": git(ours, "rev-parse", "HEAD")}
     team = tmp_path / "team"

@@ -54,6 +54,11 @@ def section(page: str, title: str) -> str:
     return found[1]
 
 
+def files(page: str) -> dict[str, str]:
+    """The files that a page shows."""
+    return dict(step for step in steps(page) if not isinstance(step, Command))
+
+
 def typed(page: str) -> list[str]:
     """The lines of the `sh` blocks; a line that ends in a backslash goes on."""
     blocks = [body.replace("\\\n", "") for language, body in FENCE.findall(page) if language == "sh"]
