@@ -25,9 +25,7 @@ PLAN: dict[str, dict[str, int]] = {
 """By subject."""
 
 
-def proven(
-    spark: SparkSession, rows: list[tuple[str, dict[str, int]]], workers: Workers = AROUND, budget: int | None = None
-) -> Any:
+def proven(spark: SparkSession, rows: list[tuple[str, dict[str, int]]], budget: int | None = None) -> Any:
     """What the proof says of these rows, when it was asked for those of PLAN."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - only where pyspark is
 
