@@ -11,7 +11,7 @@ from reconciler.partitions.planning import solve, swapping
 from reconciler.partitions.planning.chains import Link, lightest_chain
 from reconciler.partitions.planning.model import Reason, Solved
 from reconciler.partitions.planning.planner import Plan
-from tests.support.partitions.odd import Pool, crowded, grown, leaves, offsets, pool
+from tests.support.partitions.odd import Pool, crowded, grown, leaves, offsets, pool, scattered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,9 @@ CHAINED = (3, 11, 32, 36, 44, 65)
 """Seeds of tables in which large items push each other out of their places."""
 CROWDED = (1001, 1002, 1003, 1004)
 """Seeds of tables in which somebody has more subjects than it may."""
+
+SCATTERED = (2001, 2002, 2003)
+"""Seeds of tables in which the partitions of units are apart, much of them at a worker that drains."""
 
 
 def planned_here(pool: Pool) -> Plan:
@@ -97,6 +100,7 @@ def test_many_odd_tables_get_the_plans_of_the_local_planner(spark: SparkSession,
             taken.clear()
             pools[-1].plan()
             assert way in taken, (seed, way)
+    pools += [scattered(np.random.default_rng(seed), seed) for seed in SCATTERED]
     pools += [crowded(np.random.default_rng(seed), seed) for seed in CROWDED]
     assert all(Reason.CAP in planned_here(one).reason for one in pools[-len(CROWDED) :])
     assert_same(pools, *planned(spark, pools, np.random.default_rng(22)))
