@@ -82,9 +82,18 @@ def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: Plan,
     written = {path: data for path, data in tree.files.items() if index.files.get(path) != tree.hashes[path] or path in changed}
     gone = tuple(_prunable(output, gathered, tree, spec.pool)) if prune else ()
     different = tree.hashes != index.files
-    generation = index.generation + different
-    read = (assignment.data(), moves.data(), dict(families), digest.hexdigest())
-    return Draft(plan, tree, *read, changed, written, gone, generation)
+    return Draft(
+        plan,
+        tree,
+        assignment.data(),
+        moves.data(),
+        families,
+        digest.hexdigest(),
+        changed,
+        written,
+        gone,
+        index.generation + different,
+    )
 
 
 def measured(gathered: Gathered, made: Draft) -> gates.Measured:

@@ -69,6 +69,7 @@ def test_more_than_local_rows_are_planned_by_spark_slice_by_slice(both: Both, mo
     assert sum(count > 50 for count in fetched) > 6
 
 
+@pytest.mark.thorough(also="tests/partitions/spark/test_same_plan.py::test_many_odd_tables_get_the_plans_of_the_local_planner")
 def test_units_zones_pins_and_a_budget_go_through_files(both: Both) -> None:
     desk = both.desk
     header = "subject,weight,unit,zone,pin"
@@ -129,6 +130,7 @@ def test_what_cannot_be_planned_is_refused_alike(both: Both) -> None:
     assert "zeroPartitions" in both.refused(code=3)
 
 
+@pytest.mark.thorough(also="tests/partitions/spark/test_plan_by_spark.py::test_what_cannot_be_planned_is_refused_alike")
 def test_units_that_fit_into_no_zone_are_refused_alike(both: Both) -> None:
     desk = both.desk
     desk.table("partitions.csv", "subject,weight,unit,zone", [f"s.{n},1,u{n // 3},east" for n in range(24)])

@@ -249,3 +249,17 @@ def test_an_earlier_plan_in_a_table_is_read_alike(both: Both) -> None:
     both.plan()
     desk.table("before.csv", "topic,worker", ["a,w-a", "a,w-b", ",w-a", "b,"])
     assert "duplicate-subject: 1 row with a subject that has more than one worker" in both.refused(code=4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("s.bad,x,", 'bad-weight: 1 row with a weight that is no number of at least 0.000001: "s.bad"'),
+        ("s.bad", 'bad-row: 1 row with more or fewer values than the first line (3): "s.bad"'),
+        ("s.19999,1,", 'duplicate-subject: 1 row with a subject that stands there more than once: "s.19999"'),
+    ],
+)
+def test_one_bad_row_in_the_middle_of_many_is_found(both: Both, bad: str, said: str) -> None:
+    rows = [f"s.{number},{number % 7 + 1},x" for number in range(20_000)]
+    both.desk.table("partitions.csv", "subject,weight,unused", [*rows[:10_000], bad, *rows[10_000:]])
+    assert said in both.refused(code=4)

@@ -9,8 +9,9 @@ import pytest
 
 from reconciler.partitions.planning import solve, swapping
 from reconciler.partitions.planning.chains import Link, lightest_chain
-from reconciler.partitions.planning.model import Solved
-from tests.support.partitions.odd import Pool, grown, leaves, offsets, pool
+from reconciler.partitions.planning.model import Reason, Solved
+from reconciler.partitions.planning.planner import Plan
+from tests.support.partitions.odd import Pool, crowded, grown, leaves, offsets, pool, scattered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,18 @@ IN_TWO = (70, 89, 140, 173, 250, 267)
 """Seeds of tables that are planned better in two steps."""
 CHAINED = (3, 11, 32, 36, 44, 65)
 """Seeds of tables in which large items push each other out of their places."""
+CROWDED = (1001, 1002, 1003, 1004)
+"""Seeds of tables in which somebody has more subjects than it may."""
+
+SCATTERED = (2001, 2002, 2003)
+"""Seeds of tables in which the partitions of units are apart, much of them at a worker that drains."""
+
+
+def planned_here(pool: Pool) -> Plan:
+    """The local plan, which there is."""
+    found = pool.plan()
+    assert isinstance(found, Plan), found
+    return found
 
 
 def planned(spark: SparkSession, pools: list[Pool], dice: np.random.Generator) -> tuple[list[Any], dict[tuple[int, str], Any]]:
@@ -87,6 +100,9 @@ def test_many_odd_tables_get_the_plans_of_the_local_planner(spark: SparkSession,
             taken.clear()
             pools[-1].plan()
             assert way in taken, (seed, way)
+    pools += [scattered(np.random.default_rng(seed), seed) for seed in SCATTERED]
+    pools += [crowded(np.random.default_rng(seed), seed) for seed in CROWDED]
+    assert all(Reason.CAP in planned_here(one).reason for one in pools[-len(CROWDED) :])
     assert_same(pools, *planned(spark, pools, np.random.default_rng(22)))
 
 

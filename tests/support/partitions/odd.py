@@ -111,6 +111,28 @@ def grown(dice: np.random.Generator, number: int) -> Pool:
     return Pool(items, now if drains else replace(now, active=nobody_drains), Rules(100_000, 50_000, fill=True), None, subjects)
 
 
+def crowded(dice: np.random.Generator, number: int) -> Pool:
+    """Nobody has too much weight, but one has more subjects than it may."""
+    count, names, nowhere = 36, ("w0", "w1", "w2", "w3"), np.full(36, -1, dtype=np.int32)
+    around = Workers(names, (UNIT,) * 4, (12,) * 4, (True,) * 4, (-1,) * 4, (False,) * 4)
+    home = dice.permutation(np.repeat(np.arange(4, dtype=np.int32), (20, 6, 5, 5)))
+    subjects = [f"s.{number}.{row}" for row in range(count)]
+    items = Items(Keys(subjects), dice.integers(1, 4, count) * UNIT, np.ones(count, dtype=np.int64), home, nowhere, nowhere)
+    return Pool(items, around, Rules(3_000_000, 2_000_000, fill=True), None, subjects)
+
+
+def scattered(dice: np.random.Generator, number: int) -> Pool:
+    """Units whose partitions are apart, much of them at a worker that drains."""
+    count, names, nowhere = 48, ("w0", "w1", "w2", "w3"), np.full(48, -1, dtype=np.int32)
+    around = Workers(names, (UNIT,) * 4, (10**6,) * 4, (True, True, True, False), (-1,) * 4, (False,) * 4)
+    home = dice.choice(np.array([0, 1, 2, 3, 3], dtype=np.int32), count)
+    unit = pa.array([f"u{row // 4}" for row in range(count)])
+    subjects = [f"s.{number}.{row}" for row in range(count)]
+    ones = np.ones(count, dtype=np.int64)
+    items = Items(Keys(subjects), dice.integers(1, 20, count) * UNIT, ones, home, nowhere, nowhere)
+    return Pool(items, around, Rules(100_000, 50_000, fill=True), unit, subjects)
+
+
 def offsets(pools: list[Pool]) -> list[int]:
     """Where the workers of each begin."""
     return [0, *accumulate(len(one.workers) for one in pools)][:-1]

@@ -32,7 +32,7 @@ from tools.bench.measure import Measure, rounded, tell
 from tools.bench.partitions.cases import UNIT, day, items
 from tools.bench.partitions.processes import Ended, watched
 from tools.bench.partitions.quality import LOAD_LIMIT, MOVES_LIMIT
-from tools.bench.partitions.speed import LIMITED_AT, MEMORY_LIMIT, manifests
+from tools.bench.partitions.speed import LIMITED_AT, MEMORY_LIMIT, Planned, manifests
 
 REBALANCE_LIMIT, COLD_LIMIT = 2.0, 4.0
 _SMALL = (20_000, 40)
@@ -67,7 +67,10 @@ def on_spark(scratch: Path, sizes: tuple[tuple[int, int], ...], rounds: int) -> 
         if partitions == sizes[0][0]:
             tell("writing the manifests of a plan made by Spark")
             yield manifests(
-                here / "manifests", f"{partitions:,} partitions planned by Spark", (partial(_rows, here, around), around), rounds
+                here / "manifests",
+                f"{partitions:,} partitions planned by Spark",
+                Planned(_rows(here, around), partial(_rows, here, around), around),
+                rounds,
             )
         tell(f"planning {name} with Spark by the command")
         yield from _command(here, name)

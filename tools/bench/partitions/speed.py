@@ -11,9 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -106,21 +106,32 @@ def _manifests(scratch: Path, count: int, number: int, rounds: int) -> Measure:
     plan = plan_locally(given, around, RULES)
     partitions = Partitions(given.keys.column, given.weight, given.pin, given.zone, None)
     here = Here(partitions, given, pa.nulls(count, pa.string()))
-    return manifests(scratch, f"{count:,} partitions", (lambda: next(here.in_order(plan)), around), rounds)
+    rows = pa.table({"subject": given.keys.column, "place": plan.place})
+    return manifests(scratch, f"{count:,} partitions", Planned(rows, lambda: next(here.in_order(plan)), around), rounds)
 
 
-def manifests(scratch: Path, what: str, planned: tuple[Callable[[], pa.Table], Workers], rounds: int) -> Measure:
-    """As the planner writes them, by the least that has to be done for the same files; the rows are put in order first."""
-    ordered, around = planned
-    rows, number = ordered(), len(around)
-    shuffled = rows.take(pa.array(np.random.default_rng(1).permutation(len(rows))))
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What manifests are made of."""
+
+    rows: pa.Table
+    """subject and place, in any order."""
+    ordered: Callable[[], pa.Table]
+    """Puts them in order."""
+    around: Workers
+
+
+def manifests(scratch: Path, what: str, planned: Planned, rounds: int) -> Measure:
+    """As the planner writes them, by the least that has to be done for the same files."""
+    rows, around = planned.rows, planned.around
+    number = len(around)
     pairs = []
     for run in range(rounds + 1):
         one, other = scratch / f"ours-{run}", scratch / f"streamed-{run}"
         started = time.perf_counter()
-        _write(one, ordered(), around)
+        _write(one, planned.ordered(), around)
         between = time.perf_counter()
-        _stream(other, shuffled, around)
+        _stream(other, rows, around)
         pairs.append((between - started, time.perf_counter() - between))
         names = [f"w-{worker}.yaml" for worker in around.names[:: max(1, number // 20)]]
         if any((one / name).read_bytes() != (other / name).read_bytes() for name in names):
