@@ -262,7 +262,7 @@ def test_spark_submit_with_a_path_of_this_machine_is_refused_and_a_wrong_promise
     desk = case.copy(standalone.client / "refused")
     before = desk.written()
     submit = ["--master", standalone.master, *confs(LITTLE, EXECUTORS), spark_submit.__file__]
-    command = [home() / "bin" / "spark-submit", *submit, "-c", desk.plan]
+    command = [str(home() / "bin" / "spark-submit"), *submit, "-c", str(desk.plan)]
     refused = ran(command, standalone.scratch)
     assert refused.code == 4, refused
     assert "partitions.csv is a path of this machine" in refused.out  # of spark-submit, both are stdout
