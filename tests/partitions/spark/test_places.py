@@ -47,7 +47,7 @@ from tests.support.skipped import NO_SPARK
 pytestmark = pytest.mark.xdist_group("places of Spark")
 PAGE = ROOT / "docs" / "partitions-cluster.md"
 FORMATS = "tests/partitions/spark/test_plan_by_spark.py::test_formats_that_only_spark_reads"
-SAME = "tests/partitions/spark/test_plan_by_spark.py::test_the_same_files_come_out_and_a_new_worker_is_filled"
+SAME = "tests/partitions/spark/test_plan_by_spark.py::test_more_than_local_rows_are_planned_by_spark_slice_by_slice"
 LIBRARY = "tests/partitions/spark/test_plan_by_spark.py::test_a_library_call_makes_the_same_plan"
 REFUSED = "tests/partitions/spark/test_messages.py::test_a_path_of_this_machine_is_refused_where_executors_are_elsewhere"
 PARTITIONS, WORKERS, PREVIOUS = "{format: csv, path: partitions.csv}", "{format: csv, path: workers.csv}", "auto"
@@ -262,7 +262,7 @@ def test_spark_submit_with_a_path_of_this_machine_is_refused_and_a_wrong_promise
     desk = case.copy(standalone.client / "refused")
     before = desk.written()
     submit = ["--master", standalone.master, *confs(LITTLE, EXECUTORS), spark_submit.__file__]
-    command: list[str | Path] = [home() / "bin" / "spark-submit", *submit, "-c", desk.plan]
+    command = [str(home() / "bin" / "spark-submit"), *submit, "-c", str(desk.plan)]
     refused = ran(command, standalone.scratch)
     assert refused.code == 4, refused
     assert "partitions.csv is a path of this machine" in refused.out  # of spark-submit, both are stdout
