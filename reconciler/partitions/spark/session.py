@@ -112,6 +112,8 @@ def open_session(options: SparkOptions) -> tuple[SparkSession, bool]:
         if (options.master or "local").startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.ui.enabled", "false") if not _given_outside("spark.ui.enabled") else builder
+    if not _given_outside("spark.ui.showConsoleProgress"):  # Spark takes us for its shell, and would draw bars into logs
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
     return _configured(builder, options).getOrCreate(), True
 
 
