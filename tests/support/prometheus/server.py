@@ -102,8 +102,8 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(directory: Path, times: int = TIMES) -> AsyncIterator[Prometheus]:
-    """Runs in that directory; no target yet."""
+async def prometheus(directory: Path, times: int = TIMES, lookback: int = 5) -> AsyncIterator[Prometheus]:
+    """Runs in that directory; no target yet. What was not scraped again is remembered for `lookback` seconds."""
     _write_files(directory, times)
     address = f"127.0.0.1:{free_ports(1)[0]}"
     log = directory / "prometheus.log"
@@ -112,7 +112,7 @@ async def prometheus(directory: Path, times: int = TIMES) -> AsyncIterator[Prome
             program("prometheus"),
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=data",
-            "--query.lookback-delta=5s",
+            f"--query.lookback-delta={lookback}s",
             f"--web.listen-address={address}",
             "--log.level=warn",
             cwd=directory,
