@@ -11,6 +11,8 @@ ReconcilerError
     ├── AccessDenied        the account may not publish or subscribe to a subject    exit 6
     ├── NotSent             the request never left this process: safe to try again
     ├── NoAnswer            sent, but nothing came back: the outcome is unknown
+    ├── Unsettled           an earlier change there has no answer yet: not sent, safe to try again
+    ├── TooLarge            the request is larger than the server takes; it was not sent
     ├── NoResponders        nobody serves the subject: JetStream or the domain is away, nothing was executed
     ├── ApiError            JetStream answered with an error
     ├── Rewritten           JetStream stored another configuration than it was sent
@@ -103,6 +105,19 @@ class NoAnswer(NatsError):
     """The request was sent and nothing came back in time; re-read before doing anything else."""
 
 
+class Unsettled(NatsError):
+    """An earlier change in the same place has no answer yet, so nothing else is changed there; nothing was sent."""
+
+
+class TooLarge(NatsError):
+    """The request is larger than the server takes; nothing was sent."""
+
+    transient = False
+
+    def __init__(self, key: object, size: int, most: int) -> None:
+        super().__init__(f"too-large: {key} takes {size:,} bytes to write, and the server takes {most:,} (max_payload)")
+
+
 class NoResponders(NatsError):
     """The server said that nobody serves the subject: JetStream is off, or the domain is away. Nothing was executed."""
 
@@ -111,8 +126,10 @@ CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_NOT_FOUND = 10059
 _ABSENT = frozenset({CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, STREAM_NOT_FOUND})
-# Answers that a later try may not meet: insufficient resources, cluster or peers not (yet) available, storage still recovering.
-_TRANSIENT = frozenset({10002, 10004, 10005, 10006, 10008, 10009, 10023, 10045, 10068, 10076})
+# "Not now": no room, no memory or storage left, cluster or peers not (yet) available, storage still recovering.
+_TRANSIENT = frozenset(
+    {10002, 10004, 10005, 10006, 10008, 10009, 10023, 10028, 10045, 10047, 10068, 10076, 10118, 10119, 10124, 10194, 10195, 10202}
+)
 
 
 class ApiError(NatsError):

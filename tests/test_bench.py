@@ -24,6 +24,8 @@ GROUPS = {
     "loading": ["loading"],
     "passes": ["no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory"],
     "creating": ["creating"],
+    "writes": ["updating", "daemon latency, a commit edits", "daemon latency, a commit creates"],
+    "trouble": ["daemon latency, 50 streams", "daemon, a commit a second"],
     "listing": ["listing"],
     "audit": ["API audit"],
     "latency": ["daemon latency"],

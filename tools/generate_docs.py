@@ -23,6 +23,8 @@ from reconciler.manifests.loader import Loader
 from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
 from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
+from reconciler.plan.display import spec_model, yaml_path
+from reconciler.plan.hazards import HAZARDS
 from reconciler.render.graph_svg import svg
 from tools.chart_readme import CHART, readme
 from tools.dashboard.grafana import dashboard
@@ -82,6 +84,16 @@ def _fields_page() -> Iterator[str]:
             described.add(inner)
             yield from ("", f"### {path}", "", _summary(inner), "")
             yield from _table(inner)
+
+    yield from ("", "## What changing a field can lose", "")
+    yield "Of a live resource. A plan blocks what would lose something, with the code beside it, until it is allowed by name."
+    yield ""
+    for kind, hazards in HAZARDS.items():
+        yield from (f"### {kind}s", "", "| field | touches | blocked as |", "|---|---|---|")
+        for name, hazard in hazards.items():
+            code = f"`{hazard.code}`" if hazard.code else ""
+            yield f"| `{yaml_path(spec_model(kind), name)}` | {hazard.says} | {code} |"
+        yield ""
 
 
 def _metrics_page() -> Iterator[str]:

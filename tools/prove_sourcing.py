@@ -1,13 +1,15 @@
 """Proves on real servers that no change of how a stream copies others loses or repeats a message; one line per migration.
 
     python -m tools.prove_sourcing                      everything, some two hours
-    python -m tools.prove_sourcing rows kills           only these groups: rows, cluster, kills, restart, leaf, deaths
+    python -m tools.prove_sourcing rows kills           only these groups: rows, cluster, elections, procedures, kills, …
     python -m tools.prove_sourcing rows --only renamed --retention interest --version 2.15.1
 
 | group | what happens to each row |
 |---|---|
 | rows | nothing: at full rate for `--seconds`, on each version |
 | cluster | the same on three servers |
+| elections | the same, while leaders of streams and durables step down every `--step-downs` seconds |
+| procedures | the same to filters that are added, consumers that are made anew and subjects that move |
 | kills | the daemon is killed at every write, its request lost or executed unheard |
 | restart | the server stops and starts in the middle |
 | leaf | sources of one name in two leaf domains; the link of one is cut for 20 s in the middle |
@@ -31,11 +33,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tests.support.account.uneasy import uneasy
 from tests.support.cluster.servers import Cluster
 from tests.support.server.binaries import DEFAULT_VERSIONS
 from tests.support.server.leaves import hub_and_leaves
 from tests.support.server.process import Server
 from tests.support.server.proxy import Verdict
+from tests.support.sources.elections import Unrest, elected
 from tests.support.sources.kills import Stops, disturbed, killed_at, server_killed
 from tests.support.sources.load import RATE
 from tests.support.sources.rows import MIRRORS, RETENTIONS, ROWS, Lane, Row, lanes
@@ -68,6 +72,7 @@ class Proof:
     beside: int
     steps: range
     seed: int
+    step_downs: float = 0.5
     failed: int = 0
 
     @property
@@ -86,6 +91,24 @@ class Proof:
             with _scratch() as place, Cluster(place / "cluster", version=version) as cluster:
                 async with batch_of(some, cluster.url, place / "batch") as batch:
                     await self._tell("cluster", version, batch, await run(batch, seconds=self.seconds, rate=self.rate))
+
+    async def elected(self) -> None:
+        """The group `elections`."""
+        for version, some in self._packs([replace(lane, replicas=3) for lane in self._changing], self.beside):
+            with _scratch() as place, Cluster(place / "cluster", version=version) as cluster:
+                async with batch_of(some, cluster.url, place / "batch") as batch:
+                    unrest = Unrest(random.Random(self.seed), self.step_downs)  # noqa: S311 - variety
+                    outcomes = await elected(batch, unrest, seconds=self.seconds, rate=_SLOW)
+                    await self._tell(f"{unrest.happened} elections", version, batch, outcomes)
+
+    async def uneasy(self) -> None:
+        """The group `procedures`."""
+        for version in self.versions:
+            with _scratch() as place, Cluster(place / "cluster", version=version) as cluster:
+                unrest = Unrest(random.Random(self.seed), self.step_downs)  # noqa: S311 - variety
+                for verdict in await uneasy(cluster.url, place / "shops", unrest, self.seconds):
+                    self.failed += not verdict.good
+                    print(f"{version} procedures, {unrest.happened} elections: {verdict}", flush=True)
 
     async def killed(self) -> None:
         """The group `kills`."""
@@ -162,6 +185,8 @@ async def prove(proof: Proof, groups: list[str]) -> int:
     everything = {
         "rows": proof.undisturbed,
         "cluster": proof.clustered,
+        "elections": proof.elected,
+        "procedures": proof.uneasy,
         "kills": proof.killed,
         "restart": proof.restarted,
         "leaf": proof.leaves,
@@ -175,7 +200,12 @@ async def prove(proof: Proof, groups: list[str]) -> int:
 def main() -> None:
     """What the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tools.prove_sourcing")
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help="rows, cluster, kills, restart, leaf, deaths; all of them")
+    parser.add_argument(
+        "groups",
+        nargs="*",
+        metavar="GROUP",
+        help="rows, cluster, elections, procedures, kills, restart, leaf, deaths; all of them",
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains it")
     parser.add_argument("--retention", action="append", choices=RETENTIONS)
     parser.add_argument("--version", action="append", help="of nats-server; repeats")
@@ -184,6 +214,7 @@ def main() -> None:
     parser.add_argument("--beside", type=int, default=2, metavar="N", help="rows at a time at full rate")
     parser.add_argument("--step", type=int, default=0, metavar="N", help="kill at this write alone")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--step-downs", type=float, default=0.5, metavar="SECONDS", help="between two elections")
     given = parser.parse_args()
     proof = Proof(
         versions=given.version or list(DEFAULT_VERSIONS),
@@ -194,6 +225,7 @@ def main() -> None:
         beside=given.beside,
         steps=range(given.step, given.step + 1) if given.step else range(1, _MOST_STEPS + 1),
         seed=given.seed,
+        step_downs=given.step_downs,
     )
     failed = asyncio.run(prove(proof, given.groups))
     print(f"{failed} not ok" if failed else "all ok", flush=True)

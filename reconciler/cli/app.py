@@ -5,10 +5,11 @@ Invariant: whatever happens becomes one clear message on stderr and an exit code
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]  # imported there, not listed
@@ -69,12 +70,31 @@ def root(
 
 def main() -> None:
     """Run the command line and end the process."""
+    code = run_here()
+    if "pyarrow" in sys.modules:
+        _leave(code)
+    sys.exit(code)
+
+
+def run_here() -> int:
+    """Run the command line of this process; the exit code."""
     if _COMPLETE in os.environ:
         completion_init()
     terminal = Terminal(os.environ)
     code = run(sys.argv[1:], terminal)
     terminal.close()
-    sys.exit(code)
+    return code
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process as Python does, but does not take itself apart.
+
+    Arrow has threads that nobody can wait for. One that lets go of something of Python's when there is no Python any more ends
+    the process with a crash, whatever it had to say.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to do what is to be done at the end
+    Terminal(os.environ).close()
+    os._exit(code)
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from reconciler.cli.applying import Task, apply_task
 from reconciler.cli.confirm import must_be_able_to_ask
 from reconciler.cli.duration import seconds
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import PlanFlags, SourceFlags, TextOrJson
+from reconciler.cli.flags import FENCE, FenceFlag, PlanFlags, SourceFlags, TextOrJson
 from reconciler.cli.options import flattened
 from reconciler.cli.planning import declared
 from reconciler.cli.session import Session, session_of
@@ -31,6 +31,7 @@ class _Manner:
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False
     go_on: Annotated[bool, typer.Option("--continue", help="Do the rest although something is blocked")] = False
     timeout: Annotated[str, typer.Option(metavar="D", help="Longest time for everything, procedures included")] = "5m"
+    fence: FenceFlag = FENCE
     format_: TextOrJson = "text"
 
 
@@ -51,6 +52,7 @@ def apply(
         raise UsageError(msg)
     must_be_able_to_ask(session, yes=manner.yes)
     task = _of_saved(_read(saved)) if saved else _of_manifests(session, source, flags)
+    task = replace(task, fence=seconds("--fence", manner.fence))
     return connecting.run(session, apply_task(session, task, options, yes=manner.yes, json=manner.format_ == "json"))
 
 

@@ -15,11 +15,12 @@ from reconciler.cli.connecting import connected
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.progress import Progress
 from reconciler.cli.session import Session
-from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, Result, SystemClock, apply_plan
+from reconciler.cli.writing import domains_of, pen, tell_fence
+from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, SystemClock, Throttle, Word, Writes, apply_plan
 from reconciler.errors import Refused
-from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.fence import PATIENCE
+from reconciler.jetstream.lease import Holder
 from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Plan, Rules
 from reconciler.render.json import Ended, apply_document
@@ -35,6 +36,8 @@ class Task:
     plan: Callable[[LiveReader], Awaitable[Planned]]
     source: str
     """Where it comes from, for whoever meets our lease."""
+    fence: float = PATIENCE
+    """Seconds to wait for a proof that nothing of the leader before can still land."""
 
 
 async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes: bool, json: bool) -> ExitCode:
@@ -46,14 +49,24 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
             first = await task.plan(reader)
         if not json:
             terminal.lines(plan_lines(first.plan))
-        lease = KvLease(apis(""), task.rules.owner, Holder(source=task.source, revision=task.desired.revision))
-        ports = Ports(reader, JetStreamWriter(apis), lease, SystemClock(), Progress(terminal, on_stdout=not json))
+        holder = Holder(source=task.source, revision=task.desired.revision)
+        ours = pen(
+            apis,
+            task.rules.owner,
+            holder,
+            patience=task.fence,
+            domains=lambda: domains_of(task.desired),
+            tell=lambda news: tell_fence(terminal, news),
+        )
+        clock = SystemClock()
+        writes = Writes(reader, ours.writer, clock, Throttle(0, clock), fence=ours.lease)
+        ports = Ports(reader, writes, ours.lease, clock, Progress(terminal, on_stdout=not json))
         if not _would_write(first.plan, options):
             return _finish(session, await apply_plan(first, ports, options), json=json)
         if not yes and not await confirm(session, "Apply this plan?"):
             terminal.say("nothing was written")
             return ExitCode.FAILED
-        async with lease.take():
+        async with ours.lease.take():
             planned = await task.plan(reader)  # again, now that nobody else of this owner may write
             if planned.plan.fingerprint != first.plan.fingerprint:
                 _tell_of_changes(session, planned.plan, yes=yes, json=json)
@@ -82,7 +95,7 @@ def _would_write(plan: Plan, options: ApplyOptions) -> bool:
 def _finish(session: Session, applied: Applied, *, json: bool) -> ExitCode:
     terminal = session.terminal
     if json:
-        ended = {outcome.change.key: Ended(outcome.result.value, outcome.error) for outcome in applied.outcomes}
+        ended = {outcome.change.key: Ended(outcome.word.value, outcome.why) for outcome in applied.outcomes}
         terminal.json(apply_document(applied.plan, ended))
     for reason in applied.refused:
         terminal.fail(f"refused, nothing was written: {reason}")
@@ -94,6 +107,6 @@ def _finish(session: Session, applied: Applied, *, json: bool) -> ExitCode:
 
 
 def _summary(applied: Applied) -> Text:
-    counts = {result: sum(outcome.result is result for outcome in applied.outcomes) for result in Result}
-    shown = ", ".join(f"{count} {result.value}" for result, count in counts.items() if count or result is Result.APPLIED)
+    counts = {word: sum(outcome.word is word for outcome in applied.outcomes) for word in Word}
+    shown = ", ".join(f"{count} {word.value}" for word, count in counts.items() if count or word is Word.APPLIED)
     return Text(f"Apply: {shown}", style="bold")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -58,11 +59,16 @@ def settings_of(session: Session, desired: Desired | None = None) -> ConnectionS
     return resolve(flags, session.environ, context).settings
 
 
+def own_name() -> str:
+    """By which servers, and the API audit, tell a daemon from others like it."""
+    return f"reconciler-{secrets.token_hex(4)}"
+
+
 @asynccontextmanager
 async def connected(session: Session, desired: Desired | None = None) -> AsyncIterator[DomainApis]:
     """The JetStream APIs over a connection of this command's own."""
     settings = settings_of(session, desired)
-    with session.terminal.working(f"connecting to {redact(','.join(settings.servers))}"):
+    with session.terminal.working(f"connecting to {','.join(map(redact, settings.servers))}"):
         connection = await Connection.open(settings)
     async with connection:
         yield DomainApis(connection)

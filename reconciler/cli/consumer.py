@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from reconciler.cli import connecting
+from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import TextOrJson
 from reconciler.cli.operating import Done, Manner, operator
@@ -26,7 +27,7 @@ ConsumerArgument = Annotated[str, typer.Argument(metavar="CONSUMER", show_defaul
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Where:
+class _Where(DaemonFlags):
     """In which JetStream the consumer is, and under whose lease it is changed."""
 
     domain: Annotated[str, typer.Option(metavar="D", show_default=False, help="The JetStream domain of the stream")] = ""
@@ -100,7 +101,7 @@ def reset(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
 
 def _run(session: Session, key: Key, where: _Where, command: Command, manner: Manner) -> Done:
     async def work() -> Done:
-        async with operator(session, key, session.owner(environment=where.env or "")) as somebody:
+        async with operator(session, key, session.owner(environment=where.env or ""), where) as somebody:
             return await somebody.carry_out(command, manner)
 
     return connecting.run(session, work())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -19,22 +18,22 @@ from pathlib import Path
 import structlog
 
 from reconciler import __version__
-from reconciler.cli.connecting import settings_of
+from reconciler.cli.connecting import own_name, settings_of
 from reconciler.cli.embedded import embedded_server
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import PlanFlags, SourceFlags
 from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
 from reconciler.cli.welcome import welcome
+from reconciler.cli.writing import Pen, domains_of, pen
 from reconciler.engine import Daemon, DaemonOptions, Manifests, Neighbours, State, SystemClock, make_state, tracked_ports
 from reconciler.errors import Problem, UsageError
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints
-from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.lease import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.jetstream.settings import ConnectionSettings
-from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.manifests.loader import Loaded
 from reconciler.model.desired import Desired
 from reconciler.observe import logs
@@ -58,8 +57,12 @@ class Serving:
     options: DaemonOptions
     embedded: Path | None
     """The data directory of a server of our own."""
+    prune_delay: float
+    """Seconds."""
     http: str
     http_token: str
+    fence: float
+    """Seconds to wait for a proof that nothing of the leader before can land any more."""
     audit: str
     log_format: str
 
@@ -95,16 +98,29 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
     news = _News()
     session.owner()  # one that was given badly is no fault of the manifests
     manifests = Manifests(
-        source.files, source.env, SystemClock(), owner=session.owner, on_problems=news.problems, on_loaded=news.loaded
+        source.files,
+        source.env,
+        SystemClock(),
+        prune_delay=serving.prune_delay,
+        owner=session.owner,
+        on_problems=news.problems,
+        on_loaded=news.loaded,
     )
     await manifests.load()
     async with AsyncExitStack() as stack:
         settings = await _settings(session, manifests.desired, serving, stack)
-        connection = await stack.enter_async_context(await Connection.start(settings, f"reconciler-{secrets.token_hex(4)}"))
+        connection = await stack.enter_async_context(await Connection.start(settings, own_name()))
         state, apis = _state(session, flags, serving, manifests.desired, connection)
         holder = Holder(source=", ".join(source.files), revision=manifests.desired.revision)
-        lease = KvLease(apis(""), state.board.process.owner, holder)
-        hints, daemon = _joined(state, apis, lease, manifests, AuditMode(serving.audit))
+        ours = pen(
+            apis,
+            state.board.process.owner,
+            holder,
+            patience=serving.fence,
+            domains=lambda: domains_of(state.desired),
+            tell=state.fenced,
+        )
+        hints, daemon = _joined(state, apis, ours, manifests, AuditMode(serving.audit))
         http = HttpServer(daemon.control, state.telemetry.render, token=serving.http_token)
         await http.start(*address)
         stack.push_async_callback(http.stop)
@@ -152,7 +168,7 @@ def _state(
     return make_state(serving.options, rules, telemetry, board), DomainApis(connection, on_answer=telemetry.api_answered)
 
 
-def _joined(state: State, apis: DomainApis, lease: KvLease, manifests: Manifests, audit: AuditMode) -> tuple[Hints, Daemon]:
+def _joined(state: State, apis: DomainApis, ours: Pen, manifests: Manifests, audit: AuditMode) -> tuple[Hints, Daemon]:
     """The daemon, and the hints that it is told: each knows the other."""
 
     def on_hint(hint: Hint) -> None:
@@ -163,8 +179,8 @@ def _joined(state: State, apis: DomainApis, lease: KvLease, manifests: Manifests
 
     listener = HintListener(on_hint=on_hint, on_lost=on_lost, on_audit=state.audited, wants=state.concerns)
     hints = Hints(apis.connection, listener, audit)
-    ports = tracked_ports(state, JetStreamReader(apis), JetStreamWriter(apis), lease, hints.expecting)
-    daemon = Daemon(state, Neighbours(ports=ports, link=apis.connection, lease=lease, manifests=manifests))
+    ports = tracked_ports(state, JetStreamReader(apis), ours.writer, ours.lease, hints.expecting, fence=ours.lease)
+    daemon = Daemon(state, Neighbours(ports=ports, link=apis.connection, lease=ours.lease, manifests=manifests, apis=apis))
     return hints, daemon
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlencode, urlsplit
@@ -101,6 +102,13 @@ class DaemonClient:
     def post(self, action: str, key: Key | None = None) -> None:
         """`POST /-/ACTION?key=KEY`; raises Refused when the daemon cannot do it."""
         self._request("POST", f"/-/{action}" + (f"?{urlencode({'key': str(key)})}" if key is not None else ""))
+
+    def operate(self, action: str, asked: Mapping[str, str]) -> Json:
+        """`POST /-/consumer/ACTION?…`; raises Refused when the daemon cannot or will not do it."""
+        answer = orjson.loads(self._request("POST", f"/-/consumer/{action}?{urlencode(asked)}"))
+        if not isinstance(answer, dict):
+            raise self._stranger()
+        return answer
 
     def _page(self, cursor: str) -> Json:
         return self._document("/status?" + urlencode({"limit": MOST, "cursor": cursor} if cursor else {"limit": MOST}))

@@ -100,3 +100,14 @@ class PlanFlags:
 
 
 TextOrJson = Annotated[Literal["text", "json"], typer.Option("--format", help="How to print")]
+
+FENCE = "30s"
+FenceFlag = Annotated[
+    str,
+    typer.Option(
+        "--fence",
+        metavar="D",
+        envvar="RECONCILER_FENCE",
+        help="Wait this long for a proof that no change of the leader before can still land",
+    ),
+]

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from reconciler import engine
 from reconciler.cli.confirm import confirm
 from reconciler.cli.connecting import connected
+from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.session import Session
-from reconciler.errors import AccessDenied, LeaseHeld, Refused
+from reconciler.cli.writing import pen, tell_fence
+from reconciler.engine import Reply, SystemClock, Throttle, Writes, judged
+from reconciler.errors import LeaseHeld, Refused, Unreachable
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.lease import Holder
 from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.snapshot import server_facts
-from reconciler.jetstream.writer import JetStreamWriter
-from reconciler.model.flow import copied_entries, copies
+from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.model.marker import Journal, read_marker
-from reconciler.model.sourcing import durable_of
-from reconciler.plan.operating import Command, Decision, Operated
-from reconciler.procedures.recreate_consumer import hold_key
-from reconciler.procedures.requests import ConsumerInfo, StreamInfo, Write
+from reconciler.plan.operating import Command, Decision, Operated, Pause
+from reconciler.plan.resetting import Reset
+from reconciler.procedures.requests import ConsumerInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,93 +57,75 @@ class Done:
 class Operator:
     """Somebody at work on one consumer."""
 
-    def __init__(self, session: Session, apis: DomainApis, key: Key, owner: str) -> None:
+    def __init__(self, session: Session, apis: DomainApis, key: Key, owner: str, daemon: DaemonFlags) -> None:
         self.key = key
         self.owner = owner
         self._session = session
         self._apis = apis
+        self._daemon = daemon.client()
+        self._insists = daemon.daemon is not None
+        """A daemon was named, so it is asked or nobody."""
         self._reader = JetStreamReader(apis)
-        self._writer = JetStreamWriter(apis)
+        self._operator = engine.Operator(apis, self._reader, key, owner)
+        source = f"a person's command to {key}"
+        ours = pen(
+            apis,
+            owner,
+            Holder(source=source),
+            domains=lambda: {key.domain},
+            tell=lambda news: tell_fence(session.terminal, news),
+        )
+        clock = SystemClock()
+        self._lease = ours.lease
+        self._writes = Writes(self._reader, ours.writer, clock, Throttle(0, clock), fence=ours.lease)
 
     async def carry_out(self, command: Command, manner: Manner) -> Done:
         """Does it, unless it is refused, there is nothing to do, or the person does not agree."""
         found = await self._look(command)
-        decision = _judged(command, found)
+        decision = judged(command, found)
         self._tell(decision, quiet=manner.quiet)
         if decision.write is None or manner.dry_run:
             return Done(found, decision)
         if manner.ask and not await confirm(self._session, f"Move {self.key}?"):
             return Done(found, decision, declined=True)
-        lease = KvLease(self._apis(""), self.owner, Holder(source=f"a person's command to {self.key}"))
         try:
-            async with lease.take():
-                found = await self._look(command)
-                again = _judged(command, found)
-                if again.gist != decision.gist:
-                    self._tell_of_changes(again, manner)
-                if again.write is None:
-                    return Done(found, again)
-                lease.check()
-                answer = await self._write(again.write)
+            answer = await self._through_daemon(command, found, decision)
+            if answer is None:
+                found, decision, answer = await self._with_lease(command, decision, manner)
         except LeaseHeld as held:  # what would come of it was told, and must not be taken for done
-            raise LeaseHeld((*held.reasons, f"{self.key} was not changed: stop that process first")) from None
-        return Done(found, again, answer, await self._info())
+            way_out = f"{self.key} was not changed: give the URL of that daemon with --daemon, or stop that process first"
+            raise LeaseHeld((*held.reasons, way_out)) from None
+        return Done(found, decision, answer, await self._info())
+
+    async def _through_daemon(self, command: Command, found: Operated, decision: Decision) -> Reply | None:
+        """The answer, when the process that holds the lease is a daemon which can be asked; None when there is none."""
+        state = await self._lease.show()
+        if state is None:
+            return None
+        action, asked = _asked(command, found)
+        asked |= {"key": str(self.key), "agreed": ",".join(decision.gist), "holder": state.holder.holder}
+        try:
+            with self._session.terminal.working(f"asking the daemon that holds the lease to change {self.key}"):
+                done = await asyncio.to_thread(self._daemon.operate, action, asked)
+        except Unreachable:
+            if self._insists:
+                raise
+            return None
+        answer: Reply | None = done.get("answer")
+        return answer
+
+    async def _with_lease(self, command: Command, decision: Decision, manner: Manner) -> tuple[Operated, Decision, Reply | None]:
+        async with self._lease.take() as lease:
+            found = await self._look(command)
+            again = judged(command, found)
+            if again.gist != decision.gist:
+                self._tell_of_changes(again, manner)
+            with self._session.terminal.working(f"changing {self.key}"):
+                return found, again, await self._operator.send(self._writes, lease, command, again)
 
     async def _look(self, command: Command) -> Operated:
-        """The consumer and what the command wants to know; refused when it is not there, for RESET then gets no answer."""
-        api = self._apis(self.key.domain)
         with self._session.terminal.working(f"looking at {self.key}"):
-            account, stream, info, held = await asyncio.gather(
-                api.account_info(),
-                self._reader.read(StreamInfo(self.key.stream_key)),
-                self._reader.read(ConsumerInfo(self.key)),
-                self._held(),
-            )
-            if not isinstance(stream, dict):
-                raise Refused((f"there is no {self.key.stream_key}",))
-            if not isinstance(info, dict):
-                raise Refused((f"there is no {self.key}",))
-            found = Operated(
-                key=self.key,
-                owner=self.owner,
-                server=server_facts(api.connection.server, account),
-                stream=stream,
-                info=info,
-                held=held,
-            )
-            if found.sourcing:
-                found = replace(found, readers=await self._readers(found))
-            reads = command.reads(found)
-            facts = await asyncio.gather(*(self._reader.read(read) for read in reads))
-        return replace(found, facts=dict(zip(reads, facts, strict=True)))
-
-    async def _held(self) -> Journal | None:
-        """The journal in the hold that a procedure may have put beside the consumer."""
-        hold = await self._reader.read(ConsumerInfo(hold_key(self.key)))
-        return read_marker(hold["config"].get("metadata")).journal if isinstance(hold, dict) else None
-
-    async def _readers(self, found: Operated) -> tuple[Key, ...]:
-        """The streams that read through it: the one in its marker, or those that are seen from here."""
-        with suppress(ValueError):  # no marker of that kind, or one that somebody damaged
-            return (Key.parse(found.seen.marker.source),)
-        domains = dict.fromkeys(("", self.key.domain))
-        try:
-            return tuple([key for domain in domains async for key in self._reading(domain)])
-        except AccessDenied:  # who may not list streams gets on without their names
-            return ()
-
-    async def _reading(self, domain: str) -> AsyncIterator[Key]:
-        async for page in self._apis(domain).stream_pages():
-            if not copies(page):
-                continue
-            for stream in orjson.loads(page)["streams"] or ():
-                config = stream["config"]
-                if any(durable_of(entry, domain) == self.key for entry in copied_entries(config)):
-                    yield Key("Stream", config["name"], "", domain).resource_key
-
-    async def _write(self, write: Write) -> dict[str, Any]:
-        with self._session.terminal.working(f"changing {self.key}"):
-            return await self._writer.write(write)
+            return await self._operator.look(command)
 
     async def _info(self) -> dict[str, Any] | None:
         info = await self._reader.read(ConsumerInfo(self.key))
@@ -171,15 +151,18 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(session: Session, key: Key, owner: str) -> AsyncIterator[Operator]:
+async def operator(session: Session, key: Key, owner: str, daemon: DaemonFlags) -> AsyncIterator[Operator]:
     """Somebody with a connection of their own."""
     async with connected(session) as apis:
-        yield Operator(session, apis, key, owner)
+        yield Operator(session, apis, key, owner, daemon)
 
 
-def _judged(command: Command, found: Operated) -> Decision:
-    """Raises Refused."""
-    decision = command.decide(found)
-    if decision.refusals:
-        raise Refused(tuple(str(reason) for reason in decision.refusals))
-    return decision
+def _asked(command: Command, found: Operated) -> tuple[str, dict[str, str]]:
+    """How a daemon is asked for it."""
+    match command:
+        case Pause():
+            return "pause", {"until": units.format_time(command.deadline(found))}
+        case Reset(seq):
+            return "reset", {"seq": str(seq)} if seq is not None else {}
+        case _:
+            return "resume", {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.text import Text
 
 from reconciler.cli.terminal import Terminal
-from reconciler.engine import Outcome, Result
+from reconciler.engine import Outcome, Word
 from reconciler.model.identity import Key
 from reconciler.render.phrases import SYMBOLS
 from reconciler.render.values import printable
 
-_STYLES = {Result.APPLIED: "green", Result.FAILED: "bold red", Result.SKIPPED: "yellow", Result.UNFINISHED: "yellow"}
+_STYLES = {Word.APPLIED: "green", Word.FAILED: "bold red", Word.SKIPPED: "yellow", Word.UNFINISHED: "yellow"}
 
 
 class Progress:
@@ -29,13 +29,13 @@ class Progress:
         change = outcome.change
         line = Text.assemble(
             f"{SYMBOLS[change.action]:>5} {printable(str(change.key))}  ",
-            (outcome.result.value, _STYLES[outcome.result]),
+            (outcome.word.value, _STYLES[outcome.word]),
             (f"  {outcome.seconds:.2f}s" if outcome.seconds else "", "dim"),
         )
-        if outcome.error:
-            line.append(f"  {printable(outcome.error)}")
+        if outcome.why:
+            line.append(f"  {printable(outcome.why)}")
         self._line(line)
-        for note in outcome.end.notes:
+        for note in outcome.notes:
             self._line(Text(f"      note: {printable(note)}", style="yellow"))
 
     def _line(self, line: Text) -> None:

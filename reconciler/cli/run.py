@@ -13,7 +13,7 @@ from reconciler.cli.daemon import Serving, serve
 from reconciler.cli.duration import seconds
 from reconciler.cli.embedded import DEFAULT_DATA
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import PlanFlags, SourceFlags
+from reconciler.cli.flags import FENCE, FenceFlag, PlanFlags, SourceFlags
 from reconciler.cli.options import flattened
 from reconciler.cli.session import session_of
 from reconciler.engine import DaemonOptions
@@ -42,9 +42,18 @@ class _Manner:
     interval: Annotated[
         str, typer.Option(metavar="D", envvar="RECONCILER_INTERVAL", help="Look at everything this often, ±10 %")
     ] = "60s"
+    prune_delay: Annotated[
+        str,
+        typer.Option(
+            metavar="D",
+            envvar="RECONCILER_PRUNE_DELAY",
+            help="Prune only when the manifests have been the same for so long; 0, or where a link swaps them: at once",
+        ),
+    ] = "30s"
     drift: Annotated[
         Literal["repair", "report"], typer.Option(envvar="RECONCILER_DRIFT", help="What to do about what others changed")
     ] = "repair"
+    fence: FenceFlag = FENCE
     audit: Annotated[
         Literal["auto", "on", "off"],
         typer.Option(envvar="RECONCILER_AUDIT", help="Listen who changes what; auto: only as long as it is cheap"),
@@ -75,9 +84,11 @@ def run(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, manner: _Mann
     )
     serving = Serving(
         options=options,
+        prune_delay=seconds("--prune-delay", manner.prune_delay),
         embedded=manner.data if manner.embedded else None,
         http=manner.http,
         http_token=manner.http_token or "",
+        fence=seconds("--fence", manner.fence),
         audit=manner.audit,
         log_format=manner.log_format,
     )

@@ -1,11 +1,13 @@
 """Where output goes: data to stdout, everything else to stderr, colour only where someone looks.
 
-Invariant: a reader that goes away (`| head`) never changes what a command does or how it ends; output just stops.
+Invariants: a reader that goes away (`| head`) never changes what a command does or how it ends; output just stops. No name,
+message or answer from elsewhere reaches a terminal as a control sequence, whoever prints it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +20,9 @@ from rich.text import Text
 
 Tell = Callable[[int, int], None]
 _BAR = 30
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What moves the cursor, colours, rings, or turns the direction of what follows."""
+_HARMLESS = "\N{REPLACEMENT CHARACTER}"
 
 
 class _QuietConsole(Console):
@@ -47,10 +52,11 @@ class Terminal:
     def lines(self, lines: Iterable[Text | str]) -> None:
         """Data for people, on stdout; each line as long as it is."""
         for line in lines:
-            self._out.print(line, soft_wrap=True, markup=False, highlight=False)
+            self._out.print(inert(line), soft_wrap=True, markup=False, highlight=False)
 
     def text(self, text: str) -> None:
-        """Data as it is, on stdout."""
+        """Data, on stdout: as it is where a program reads it, and harmless where a terminal does."""
+        text = _CONTROL.sub(_HARMLESS, text) if sys.stdout.isatty() else text
         try:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
             sys.stdout.flush()
@@ -63,19 +69,19 @@ class Terminal:
 
     def say(self, message: Text | str) -> None:
         """Anything that is not data, on stderr."""
-        self._err.print(message, soft_wrap=True, markup=False, highlight=False)
+        self._err.print(inert(message), soft_wrap=True, markup=False, highlight=False)
 
     def ask(self, question: str) -> None:
         """A question on stderr; the answer comes on the same line."""
-        self._err.print(question, soft_wrap=True, markup=False, highlight=False, end="")
+        self._err.print(inert(question), soft_wrap=True, markup=False, highlight=False, end="")
 
     def warn(self, message: str) -> None:
         """A warning, on stderr."""
-        self._err.print(Text.assemble(("warning: ", "bold yellow"), message), soft_wrap=True)
+        self._err.print(Text.assemble(("warning: ", "bold yellow"), inert(message)), soft_wrap=True)
 
     def fail(self, message: str) -> None:
         """Why the command ends, on stderr."""
-        self._err.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+        self._err.print(Text.assemble(("error: ", "bold red"), inert(message)), soft_wrap=True)
 
     @contextmanager
     def working(self, what: str) -> Iterator[Tell | None]:
@@ -93,6 +99,16 @@ class Terminal:
                 stream.flush()
             except BrokenPipeError:
                 _discard(stream)
+
+
+def inert(line: Text | str) -> Text | str:
+    """The same, with nothing in it that a terminal would obey."""
+    if isinstance(line, str):
+        return _CONTROL.sub(_HARMLESS, line)
+    if _CONTROL.search(line.plain):
+        line = line.copy()
+        line.plain = _CONTROL.sub(_HARMLESS, line.plain)
+    return line
 
 
 def _console(stream: IO[str], environ: Mapping[str, str]) -> Console:

@@ -16,6 +16,7 @@ from rich.text import Text
 from reconciler.cli.terminal import Terminal
 from reconciler.jetstream.settings import redact
 from reconciler.observe.controls import MOST, Controls, StatusQuery
+from reconciler.observe.renderings import at_once
 from reconciler.render.status_text import status_lines
 
 _LOOK = 0.1
@@ -25,7 +26,7 @@ async def welcome(terminal: Terminal, controls: Controls, nats: str, http: str) 
     """Waits until the daemon is ready, then shows the status and where to look."""
     while controls.not_ready():  # noqa: ASYNC110 - probes ask the same way
         await asyncio.sleep(_LOOK)
-    terminal.lines(status_lines(controls.status(StatusQuery(limit=MOST)), time.time_ns()))
+    terminal.lines(status_lines(at_once(controls.telling(StatusQuery(limit=MOST))), time.time_ns()))
     terminal.lines(Text(line) for line in _further(redact(nats), http))
 
 

@@ -2,7 +2,8 @@
 
 For the CLI, in the order of use:
 
-    ports = Ports(reader=JetStreamReader(apis), writer=JetStreamWriter(apis), lease=…, clock=SystemClock(), observer=…)
+    writes = Writes(reader, JetStreamWriter(apis), clock, Throttle(0, clock))          # one per process: whatever is written
+    ports = Ports(reader=reader, writes=writes, lease=…, clock=SystemClock(), observer=…)
 
     planned = await make_plan(desired, rules, ports.reader)        # snapshot, expectation check, plan, questions answered
     planned.plan, planned.live, planned.desired, planned.rules     # planned.plan.refused is a full stop
@@ -31,12 +32,16 @@ from reconciler.engine.assembly import make_state, tracked_ports
 from reconciler.engine.daemon import Daemon, Neighbours
 from reconciler.engine.declared import Manifests
 from reconciler.engine.memory import forget, remember
-from reconciler.engine.outcome import End, Outcome, Result, Verdict
+from reconciler.engine.operating import Operator, judged
+from reconciler.engine.outcome import Outcome, Verdict, Word
 from reconciler.engine.planning import Planned, make_plan, wanted_by
 from reconciler.engine.ports import Clock, Lease, LiveReader, LiveWriter, Observer, Ports
 from reconciler.engine.run_once import Applied, ApplyOptions, apply_plan
 from reconciler.engine.saved import SavedPlan, load_saved, replan, save
 from reconciler.engine.state import DaemonOptions, State
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.turns import Rank
+from reconciler.engine.writes import Order, Reply, Writes
 from reconciler.jetstream.clock import SystemClock
 
 __all__ = [
@@ -45,23 +50,29 @@ __all__ = [
     "Clock",
     "Daemon",
     "DaemonOptions",
-    "End",
     "Lease",
     "LiveReader",
     "LiveWriter",
     "Manifests",
     "Neighbours",
     "Observer",
+    "Operator",
+    "Order",
     "Outcome",
     "Planned",
     "Ports",
-    "Result",
+    "Rank",
+    "Reply",
     "SavedPlan",
     "State",
     "SystemClock",
+    "Throttle",
     "Verdict",
+    "Word",
+    "Writes",
     "apply_plan",
     "forget",
+    "judged",
     "load_saved",
     "make_plan",
     "make_state",

@@ -1,6 +1,6 @@
-"""What follows from what a pass has seen and done: who is told, what is tried again, and when.
+"""What follows from what a pass has seen and done: who is told; when it is tried again is the agenda's business.
 
-Invariant: what is not in place is in the queue, waits for a change of manifests or live state, or is shown with the reason.
+Invariant: what is not in place is on the agenda, waits for a change of manifests or live state, or is shown with the reason.
 """
 
 from __future__ import annotations
@@ -12,22 +12,17 @@ from dataclasses import replace
 from reconciler.engine.due import was_ours
 from reconciler.engine.flaps import MARKER
 from reconciler.engine.keeper import BY_REQUEST, Running
-from reconciler.engine.outcome import Outcome, Result
+from reconciler.engine.outcome import After, Later, Outcome, Word
 from reconciler.engine.outgoing import ending_of
 from reconciler.engine.state import State
-from reconciler.errors import LeaseLost, NotSent, Refused
 from reconciler.model.identity import Key
 from reconciler.model.live import EVERY_STREAM
 from reconciler.plan.change import Action, Author, Cause, Change
 from reconciler.procedures.kick_source import KickSource
+from reconciler.procedures.machine import Done
 
-_LONGEST = 5.0
-"""Seconds until everything is looked at again after a look that failed, however often it did."""
-_GATHER = 0.2
-"""Seconds in which the ends of many procedures become one look at their stream."""
-_SILENT = 1.0
-"""Seconds after which what did not answer is asked again."""
 _MADE = (Action.CREATE, Action.RECREATE)
+_DRIFTS = (Cause.DRIFT, Cause.MISSING)
 
 
 class Aftermath:
@@ -39,9 +34,11 @@ class Aftermath:
     def noted(self, change: Change) -> Change:
         """Tells a drift when it is first seen; the change, with its author."""
         state, key = self._state, change.key.live_key
-        drift = change.cause is Cause.DRIFT or (change.cause is Cause.MISSING and was_ours(state, change))
+        if change.cause not in _DRIFTS or not state.speaks:
+            return change
+        drift = change.cause is Cause.DRIFT or was_ours(state, change)
         ours = change.continues or state.keeper.owns(key)  # half of a procedure of ours
-        if not drift or ours or not state.speaks:
+        if not drift or ours:
             return change
         author = state.authors.pop(key, None) or change.by
         if state.noted.get(key) != change.live_config:
@@ -50,7 +47,7 @@ class Aftermath:
             fields = tuple(field.path for field in differing)
             state.telemetry.drifted(change.key, fields, author)
             state.board.drifted(change.key, fields, author)
-            fight = state.flaps.noted(key, differing)
+            fight = state.agenda.drifted(key, differing)
             if fight:
                 field, times = fight
                 state.telemetry.fighting(change.key, field.path, times)
@@ -63,24 +60,23 @@ class Aftermath:
         """What is open, after a plan for everything."""
         state = self._state
         state.open = {change.key.live_key: change for change in changes}
-        for change in changes:
-            state.trouble.seen(change)
         state.noted = {key: live for key, live in state.noted.items() if key in state.open}
-        state.trouble.keep(state.open)
-        state.looks.forget(EVERY_STREAM)
+        state.recollection.in_place([key for key in state.recollection.memory.handed_over if key not in state.open])
+        state.recollection.planned(changes, state.desired)
+        state.agenda.planned(changes)
 
     def replan(self, changes: Collection[Change], scope: Collection[Key]) -> None:
         """What is open, after a plan for a few keys."""
         state = self._state
         found = {change.key.live_key: change for change in changes}
-        for change in changes:
-            state.trouble.seen(change)
         settled = [key for key in scope if key not in found]
         for key in settled:
             state.noted.pop(key, None)
-            state.trouble.forget(key)
+        state.recollection.in_place(settled)
+        state.recollection.planned(changes, state.desired)
+        state.agenda.planned(changes, settled)
         if [key for key in settled if state.open.pop(key, None) is not None]:
-            self._wake()
+            state.agenda.arrived()
         state.open |= found
 
     def name_authors(self, keys: Iterable[Key]) -> None:
@@ -91,42 +87,41 @@ class Aftermath:
             if author:
                 self._attributed(key, author)
 
-    def of(self, outcomes: Iterable[Outcome]) -> None:
-        """What became of the changes of a pass."""
-        ended = [outcome for outcome in outcomes if not self._state.keeper.owns(outcome.change.key.live_key)]
-        for outcome in ended:
-            self._ended(outcome)
-        if any(outcome.result is Result.APPLIED for outcome in ended):
-            self._wake()
+    def of(self, outcome: Outcome) -> None:
+        """What became of a change of a pass; a procedure that has only begun is told of at its end."""
+        if self._state.keeper.owns(outcome.change.key.live_key):
+            return
+        self._ended(outcome)
+        if isinstance(outcome.result, Done):
+            self._state.agenda.arrived()
 
     def procedure_ended(self, running: Running, outcome: Outcome) -> None:
         """What became of a procedure."""
         state, change = self._state, outcome.change
         state.telemetry.change_ended(ending_of(outcome))
-        state.board.procedure_ended(change.key, outcome.result.value, outcome.error)
-        if running.halt.refusal == BY_REQUEST and outcome.result is not Result.APPLIED:
+        state.board.procedure_ended(change.key, outcome.word.value, outcome.why)
+        if running.halt.refusal == BY_REQUEST and not isinstance(outcome.result, Done):
             declared = state.resource(change.key.live_key)
             state.aborted[change.key.live_key] = declared.digest if declared else ""
             state.board.aborted(change.key)
-        elif outcome.result is not Result.UNFINISHED and not isinstance(change.machine, KickSource):
+        elif outcome.word is not Word.UNFINISHED and not isinstance(change.machine, KickSource):
             self._ended(outcome)  # a kick was never planned: what is open stays open
-        state.queue.add(running.keys, _GATHER if outcome.result is Result.APPLIED else 0.0)
-        self._wake()
+        state.agenda.procedure_ended(running.keys, outcome.result)
 
-    def silent(self, unknown: Mapping[Key, str]) -> None:
-        """What did not answer is asked again soon."""
+    def silent(self, unknown: Mapping[Key, str], asked: Collection[Key]) -> None:
+        """What did not answer is asked again soon; all the rest of what was asked did."""
+        self._state.agenda.answered(key for key in asked if key not in unknown)
         domains = {key for key in unknown if key.name == EVERY_STREAM}
         if domains:
-            self._state.queue.add_everything("a domain did not answer", _SILENT)
-        self._state.queue.add(filter(self._state.concerns, unknown.keys() - domains), _SILENT)
+            self._state.agenda.domain_silent()
+        self._state.agenda.silent(filter(self._state.concerns, unknown.keys() - domains))
 
     def unseen(self, keys: Collection[Key]) -> None:
         """Nothing could be looked at."""
         if keys:
-            self._state.queue.add(keys, _SILENT)
+            self._state.agenda.silent(keys)
         else:
-            wait = min(_SILENT + self._state.looks.failed(EVERY_STREAM), _LONGEST)
-            self._state.queue.add_everything("the last look failed", wait)
+            self._state.agenda.unseen()
 
     def _attributed(self, key: Key, author: Author) -> None:
         if self._state.board.attributed(key, author):
@@ -134,37 +129,25 @@ class Aftermath:
 
     def _ended(self, outcome: Outcome) -> None:
         state, change = self._state, outcome.change
-        key = change.key.live_key
-        if outcome.result is Result.APPLIED:
-            self._in_place(change)
-        elif outcome.result is Result.SKIPPED:
-            state.held.add(key)
-            state.board.held(change.key, outcome.error)
-        elif isinstance(outcome.end.cause, Refused):
-            state.queue.add([key])
-        elif isinstance(outcome.end.cause, LeaseLost | NotSent):
-            # The full pass that follows those may have met it as being worked on; and there may be thousands of them.
-            state.queue.add_everything("a pass was cut short", _SILENT)
-        else:
-            wait = state.trouble.failed(change, outcome.end)
-            state.board.failed(change.key, outcome.error, wait if wait < math.inf else None)
-            state.telemetry.retrying(change.key, wait, outcome.error)
-            if wait < math.inf:
-                state.queue.add([key], wait)
-
-    def _wake(self) -> None:
-        """Something has got there: perhaps it was what others wait for."""
-        self._state.queue.add(self._state.held)
-        self._state.held.clear()
+        wait = state.agenda.ended(change, outcome.result)
+        match outcome.result:
+            case Done():
+                self._in_place(change)
+            case Later(after=After.OTHERS):
+                state.board.held(change.key, outcome.why)
+            case Later(after=After.NOTHING | After.A_LOOK):
+                pass
+            case _:
+                state.board.failed(change.key, outcome.why, wait if wait < math.inf else None)
+                state.telemetry.retrying(change.key, wait, outcome.why)
 
     def _in_place(self, change: Change) -> None:
         state, key = self._state, change.key.live_key
         state.open.pop(key, None)
         state.noted.pop(key, None)
-        state.trouble.forget(key)
         state.board.settled(change.key)
         if change.action is Action.DELETE:
             state.recollection.forget([key])
         declared = state.resource(key) if change.action in _MADE and change.key.is_stream else None
         if declared is not None and declared.config.get("sealed"):
-            state.queue.add([key])  # which no stream can be created as: the next pass seals it
+            state.agenda.look([key])  # which no stream can be created as: the next pass seals it

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.engine.aftermath import Aftermath
-from reconciler.engine.backoff import Backoff
-from reconciler.engine.flaps import Flaps
+from reconciler.engine.agenda import Agenda
 from reconciler.engine.keeper import Keeper, Running
 from reconciler.engine.memory import Recollection
 from reconciler.engine.outcome import Outcome
-from reconciler.engine.outgoing import Expecting, Right, TrackedWriter, Watch
+from reconciler.engine.outgoing import Expecting, Noted, Watch
+from reconciler.engine.permit import Right
 from reconciler.engine.ports import Lease, LiveReader, LiveWriter, Ports
-from reconciler.engine.queue import WorkQueue
 from reconciler.engine.state import DaemonOptions, State
-from reconciler.engine.trouble import Trouble
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.trouble import AFTER_A_NO
+from reconciler.engine.writes import Settling, Writes
 from reconciler.jetstream.clock import SystemClock
 from reconciler.model.desired import Desired
 from reconciler.observe.board import Board
@@ -25,12 +26,21 @@ from reconciler.observe.telemetry import Telemetry
 from reconciler.plan.change import Rules
 
 
-def make_state(options: DaemonOptions, rules_of: Callable[[Desired], Rules], telemetry: Telemetry, board: Board) -> State:
-    """A daemon's state before it has seen anything."""
+def make_state(  # noqa: PLR0913 - all that differs between a daemon and a command
+    options: DaemonOptions,
+    rules_of: Callable[[Desired], Rules],
+    telemetry: Telemetry,
+    board: Board,
+    *,
+    finished: Callable[[Outcome], None] = lambda _: None,
+    after_a_no: float = AFTER_A_NO,
+) -> State:
+    """A state before anything was seen; `finished` is told of the end of each procedure, see `Agenda` for `after_a_no`."""
     monotonic = SystemClock().monotonic
 
     def ended(running: Running, outcome: Outcome) -> None:
         Aftermath(state).procedure_ended(running, outcome)
+        finished(outcome)
 
     telemetry.manner(interval=options.interval, dry_run=options.dry_run)
     state = State(
@@ -38,16 +48,24 @@ def make_state(options: DaemonOptions, rules_of: Callable[[Desired], Rules], tel
         rules_of=rules_of,
         telemetry=telemetry,
         board=board,
-        queue=WorkQueue(monotonic),
-        trouble=Trouble(monotonic),
-        looks=Backoff(monotonic),
-        flaps=Flaps(monotonic),
+        agenda=Agenda(monotonic, after_a_no),
         keeper=Keeper(monotonic, ended),
-        recollection=Recollection(board.process.owner),
+        recollection=Recollection(board.process.owner, monotonic),
     )
     return state
 
 
-def tracked_ports(state: State, reader: LiveReader, writer: LiveWriter, lease: Lease, expecting: Expecting) -> Ports:
+def tracked_ports(  # noqa: PLR0913 - all neighbours
+    state: State,
+    reader: LiveReader,
+    writer: LiveWriter,
+    lease: Lease,
+    expecting: Expecting,
+    *,
+    fence: Settling | None = None,
+) -> Ports:
     """The ports of a daemon: whatever is written becomes known."""
-    return Ports(reader, TrackedWriter(writer, state, expecting), Right(state, lease.check), SystemClock(), Watch(state))
+    clock = SystemClock()
+    pace = Throttle(state.options.requests_per_second, clock)
+    writes = Writes(reader, writer, clock, pace, Noted(state, expecting), fence=fence)
+    return Ports(reader, writes, Right(state, lease.check), clock, Watch(state))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 
 FIRST = 0.5
-MOST = 300.0
+MOST = 30.0
 _DOUBLINGS = 32
 """Beyond this many failures the bound has long been reached; keeps the power small."""
 

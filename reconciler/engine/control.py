@@ -1,6 +1,6 @@
 """What people may ask a running daemon for, through HTTP.
 
-Invariant: nothing here waits or writes to NATS; it fills the queue, and answers at once.
+Invariant: nothing here waits or writes to NATS but what is done to a consumer; the rest fills the agenda, and answers at once.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import Any, Protocol
 from reconciler.engine.declared import Manifests
 from reconciler.engine.keeper import BY_REQUEST
 from reconciler.engine.ports import Clock
+from reconciler.engine.requests import Requests
 from reconciler.engine.state import State
 from reconciler.errors import Refused, UsageError
 from reconciler.model.identity import Key
-from reconciler.observe.controls import StatusQuery
+from reconciler.observe.controls import ConsumerRequest, StatusQuery
+from reconciler.observe.renderings import Pieces
 
 _STILL_ALIVE = 30.0
 """Seconds without a heartbeat after which the loop counts as stuck."""
@@ -45,12 +47,13 @@ class Link(Protocol):
 class Control:
     """Implements `observe.controls.Controls`."""
 
-    def __init__(self, state: State, link: Link, manifests: Manifests, clock: Clock) -> None:
+    def __init__(self, state: State, link: Link, manifests: Manifests, clock: Clock, requests: Requests) -> None:
         self._state = state
         self._link = link
         self._manifests = manifests
         self._clock = clock
         self._beat = clock.monotonic()
+        self._requests = requests
 
     def beat(self) -> None:
         """The event loop does its work."""
@@ -70,13 +73,16 @@ class Control:
             return ""
         return f"the first pass is not over{self._state.last_error and ': '}{self._state.last_error}"
 
-    def status(self, query: StatusQuery) -> dict[str, Any]:
-        """The status document, paged."""
+    def telling(self, query: StatusQuery) -> Pieces[dict[str, Any]]:
+        """The status document, paged; made in pieces."""
+        document = yield from self._state.board.documenting(query)
         why_not = self.not_ready()
         state = self._state
         mode = {"policy": state.policy, "drift": "repair" if state.options.repair_drift else "report"}
         mode["readOnly"] = state.why_read_only
-        return state.board.document(query) | {"ready": not why_not, "notReady": why_not, "mode": mode}
+        wait = state.prunes_wait() if state.prunes_waiting else 0.0
+        prunes = {"waiting": state.prunes_waiting, "seconds": round(wait, 1)} if wait else None
+        return document | {"ready": not why_not, "notReady": why_not, "mode": mode, "prunes": prunes}
 
     def reload(self) -> None:
         """Look at the manifests now."""
@@ -86,12 +92,10 @@ class Control:
         """Look at this resource (None: at everything) now, whatever its backoff."""
         state = self._state
         if key is None:
-            state.trouble.forget_all()
-            state.queue.add_everything("request")
+            state.agenda.everything("request", afresh=True)
             return
         self._must_be_declared(key)
-        state.trouble.forget(key.live_key)
-        state.queue.add([key.live_key])
+        state.agenda.asked(key.live_key)
 
     def suspend(self, key: Key) -> None:
         """Leave this resource alone until it is resumed or the process ends."""
@@ -99,7 +103,7 @@ class Control:
         key = self._must_be_declared(key)
         self._state.suspended.add(key)
         self._state.board.suspended(key)
-        self._state.queue.add([key.live_key])
+        self._state.agenda.look([key.live_key])
 
     def resume(self, key: Key) -> None:
         """Take this resource up again."""
@@ -112,7 +116,7 @@ class Control:
             raise Refused((msg,))
         self._state.suspended.discard(key)
         self._state.board.resumed(key)
-        self._state.queue.add([key.live_key])
+        self._state.agenda.look([key.live_key])
 
     def abort_procedure(self, key: Key) -> None:
         """Let the running procedure of this resource take back what it can, and stop."""
@@ -127,11 +131,16 @@ class Control:
         """Let an aborted or failed procedure of this resource begin again."""
         self._must_lead()
         self._must_be_declared(key)
-        if key.live_key not in self._state.aborted and not self._state.trouble.knows(key.live_key):
+        if key.live_key not in self._state.aborted and not self._state.agenda.failed_before(key.live_key):
             raise Refused((f"no procedure of {key} was aborted or has failed",))
         self._state.aborted.pop(key.live_key, None)
         self._state.board.retried(key)
         self.reconcile(key)
+
+    async def operate(self, request: ConsumerRequest) -> dict[str, Any]:
+        """Pause, resume or move a consumer now; the server's answer."""
+        self._must_lead()
+        return await self._requests.carry_out(request)
 
     def _must_lead(self) -> None:
         if not self._state.leading:

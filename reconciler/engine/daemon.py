@@ -1,6 +1,6 @@
 """The daemon: triggers fill the queue, one loop works it off, and a stop is always orderly.
 
-Invariants: nothing looks or plans beside the first half of a full pass; a loss of NATS ends nothing; once stopping, the
+Invariants: nobody plans beside a plan for everything; a loss of NATS ends nothing; once stopping, the
 request in flight is the last one.
 """
 
@@ -21,9 +21,11 @@ from reconciler.engine.election import Candidate, stand, watch
 from reconciler.engine.passes import Passes
 from reconciler.engine.ports import Ports
 from reconciler.engine.queue import Work
+from reconciler.engine.requests import Requests
 from reconciler.engine.sources import Sources
 from reconciler.engine.state import State
 from reconciler.errors import Problem
+from reconciler.jetstream.domains import DomainApis
 from reconciler.model.desired import Desired, Expectation
 from reconciler.model.identity import Key
 from reconciler.observe.declared import Catalogue
@@ -33,6 +35,8 @@ _JITTER = 0.1
 _BEAT = 1.0
 _FIRST_LEASE = 0.5
 """Seconds that the first pass waits for the lease, so that a lone process begins as the leader."""
+_SILENT_ONES = 4
+"""Passes side by side over keys that did not answer when they were asked last."""
 _LAST_WORK = 6.0
 """Seconds that work under way gets when the process is to end; what is left of ten is for giving back the lease."""
 _LAST_WORDS = 2.5
@@ -49,6 +53,7 @@ class Neighbours:
     link: Link
     lease: Candidate
     manifests: Manifests
+    apis: DomainApis
 
 
 class Daemon:
@@ -58,17 +63,19 @@ class Daemon:
         self._state = state
         self._near = neighbours
         self._clock = neighbours.ports.clock
+        state.prunes_wait = neighbours.manifests.prunes_wait
         self.telemetry = state.telemetry
         self._passes = Passes(state, neighbours.ports, neighbours.manifests)
         self._aftermath = Aftermath(state)
         self._sources = Sources(state, neighbours.ports)
         self._led = asyncio.Event()
         self._stop = asyncio.Event()
-        self._looking: set[asyncio.Event] = set()
         self._room = asyncio.Semaphore(state.options.concurrent_hints)
+        self._patience = asyncio.Semaphore(_SILENT_ONES)
         self._at_work: dict[asyncio.Task[None], float] = {}
         """The passes under way, with when they began."""
-        self.control = Control(state, neighbours.link, neighbours.manifests, self._clock)
+        requests = Requests(state, neighbours.ports, neighbours.apis, neighbours.lease.holder_id)
+        self.control = Control(state, neighbours.link, neighbours.manifests, self._clock, requests)
 
     async def run(self) -> None:
         """Works until `stop` is called; then ends what is under way, and gives the lease back."""
@@ -105,49 +112,41 @@ class Daemon:
             await asyncio.wait({asyncio.ensure_future(self._near.lease.release())}, timeout=_LAST_WORDS)
 
     async def _work(self) -> None:
-        """Hands out the work: passes over single keys side by side, a full one alone until it has planned."""
-        queue = self._state.queue
+        """Hands out the work: passes over single keys side by side, and beside a full one."""
+        agenda = self._state.agenda
         if self._in_its_place():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._led.wait(), _FIRST_LEASE)
-        queue.add_everything("start")
+        agenda.everything("start")
         while True:
             await self._near.link.wait_connected()
-            work = await queue.take()
+            work = await agenda.take()
             self._state.telemetry.dequeued(work.waited)
-            self._state.telemetry.queued(queue.depth)
-            looked = asyncio.Event()
-            if work.everything:
-                queue.drop_due()
-                await self._quiet()
-            else:
-                await self._room.acquire()
-            self._looking.add(looked)
-            task = asyncio.create_task(self._one(work, looked), name="full pass" if work.everything else "hint")
+            self._state.telemetry.queued(agenda.depth)
+            room = self._room
+            if not work.everything:
+                if agenda.is_silent(work.keys):
+                    room = self._patience  # waited for in there: whoever is silent must not keep others waiting
+                else:
+                    await room.acquire()
+            task = asyncio.create_task(self._one(work, room), name="full pass" if work.everything else "hint")
             self._at_work[task] = self._clock.monotonic()
             task.add_done_callback(self._at_work.pop)
-            if work.everything:
-                await looked.wait()
 
-    async def _one(self, work: Work, looked: asyncio.Event) -> None:
+    async def _one(self, work: Work, room: asyncio.Semaphore) -> None:
+        if room is self._patience:
+            await room.acquire()
         try:
-            await self._passes.run_once(work, looked)
+            await self._passes.run_once(work)
         except Exception:
             log.exception("pass.crashed", keys=[str(key) for key in work.keys])
             if work.everything:
                 self._state.board.unseen("the last pass crashed; the log says more")
             self._aftermath.unseen(work.keys)
         finally:
-            looked.set()
-            self._looking.discard(looked)
             if not work.everything:
-                self._room.release()
-            self._state.queue.done(work)
-
-    async def _quiet(self) -> None:
-        """Until nobody is just looking or planning."""
-        for looked in list(self._looking):
-            await looked.wait()
+                room.release()
+            self._state.agenda.done(work)
 
     async def _tick(self) -> None:
         """The heartbeat, and the full pass that comes whatever happens."""
@@ -159,8 +158,11 @@ class Daemon:
             now = self._clock.monotonic()
             self._state.telemetry.unfinished_work(now - min(self._at_work.values(), default=now))
             if now >= due:
-                self._state.queue.add_everything("interval")
+                self._state.agenda.everything("interval")
                 due = self._next_pass()
+            elif self._state.prunes_waiting and not self._state.prunes_wait():
+                self._state.prunes_waiting = 0
+                self._state.agenda.everything("the manifests have come to rest")
 
     def _next_pass(self) -> float:
         spread = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - so that several processes do not look at once
@@ -173,13 +175,12 @@ class Daemon:
             return  # a follower sees it on its next pass
         if author is not None:
             state.took_note(key, author)
-        state.trouble.changed(key)
-        state.queue.add([key], state.flaps.delay(key))
-        state.telemetry.queued(state.queue.depth)
+        state.agenda.changed(key)
+        state.telemetry.queued(state.agenda.depth)
 
     def hints_lost(self, why: str) -> None:
         """Something may have happened without a hint."""
-        self._state.queue.add_everything(why)
+        self._state.agenda.everything(why)
 
     def manifests_refused(self, problems: tuple[Problem, ...]) -> None:
         """The newest manifests are wrong; nothing when they are good again."""
@@ -205,10 +206,9 @@ class Daemon:
         if state.passed:
             state.board.unseen("the manifests have changed, and were not compared yet")
             state.telemetry.resources(state.board.counts())
-        state.trouble.forget_all()
         state.aborted = {k: d for k, d in state.aborted.items() if (found := state.resource(k)) and found.digest == d}
         state.keeper.stop_outdated(state.desired)
-        state.queue.add_everything("manifests")
+        state.agenda.everything("manifests", afresh=True)
 
     def _tell_manifests(self) -> None:
         desired = self._state.desired
@@ -230,16 +230,15 @@ class Daemon:
         state.board.leadership(leading, state.leader)
         if leading:
             self._led.set()
-            state.trouble.forget_all()
-            state.queue.add_everything("became leader")
+            state.agenda.everything("became leader", afresh=True)
         else:
             for running in state.keeper.running():
                 running.halt.stop()
 
     def _held_by(self, holder: str) -> None:
         state = self._state
-        if state.leading or holder == state.leader:
-            return
+        if state.leading or holder in (state.leader, str(self._near.lease.holder)):
+            return  # the lease is ours before the term begins
         state.leader = holder
         state.board.leadership(leading=False, holder_text=holder)
         if holder:
@@ -253,7 +252,6 @@ class Daemon:
         state.board.connection(connected, self._near.link.url)
         state.telemetry.resources(state.board.counts())
         if connected:
-            state.trouble.forget_all()
-            state.queue.add_everything("connected")
+            state.agenda.everything("connected", afresh=True)
         else:
             state.board.unseen("the connection was lost")

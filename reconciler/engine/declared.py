@@ -11,6 +11,7 @@ Invariant: a set with an error, or one that moved while it was looked at, never 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -29,6 +30,8 @@ from reconciler.model.identity import Key, owner_name
 POLL = 2.0
 SETTLE = 0.5
 """How long a changed tree must have rested."""
+PRUNE_DELAY = 30.0
+"""For so long a tree that is not swapped in one step must have been the same before anything is removed for not being in it."""
 UNSETTLED = 30.0
 """Changing for longer than this is a problem of its own."""
 _SHARE = 20
@@ -37,6 +40,8 @@ _BIG = 0.5
 _BIG_REST = 60.0
 """Reading everything takes longer than `_BIG`: not more often than this."""
 _LONGEST_REST = 600.0
+_AT_ONCE = -math.inf
+"""Nothing has to be waited for after a swap of everything in one step."""
 _TRIES = 5
 """Links that move faster than their manifests can be read are left until the next look."""
 
@@ -55,6 +60,7 @@ class Manifests:
         clock: Clock,
         *,
         poll: float = POLL,
+        prune_delay: float = PRUNE_DELAY,
         owner: Callable[[str, str], str] = owner_name,
         on_problems: Callable[[tuple[Problem, ...]], None],
         on_loaded: Callable[[Loaded], None],
@@ -65,6 +71,7 @@ class Manifests:
         self._reader = _Reader(paths, env, clock.monotonic, owner)
         self._clock = clock
         self._poll = poll
+        self._prune_delay = prune_delay
         self._on_problems = on_problems
         self._on_loaded = on_loaded
         self._loaded: Loaded | None = None
@@ -91,6 +98,14 @@ class Manifests:
     def problems(self) -> tuple[Problem, ...]:
         """Why the newest set is not in force; empty when it is."""
         return self._problems
+
+    def prunes_wait(self) -> float:
+        """For how many more seconds nothing may be removed for not being declared; 0: it may be now.
+
+        Files that are just being copied, or are away for a moment, are not distinguished from files that somebody has removed
+        but by time. A link that leads elsewhere is moved when all is there: after that nothing waits.
+        """
+        return max(0.0, self._reader.steady_from + self._prune_delay - self._clock.monotonic()) if self._prune_delay else 0.0
 
     async def load(self, *, full: bool = False) -> bool:
         """Looks now; true when the Desired is another one than before.
@@ -190,6 +205,8 @@ class _Reader:
         self, paths: Sequence[str], env: str | None, monotonic: Callable[[], float], owner: Callable[[str, str], str]
     ) -> None:
         self.found = _Found(None, (), {})
+        self.steady_from = math.inf
+        """Since when the files, and what they say, have been the same."""
         self._paths = tuple(paths)
         self._plain = frozenset(map(os.path.abspath, paths))
         self._env = env
@@ -201,6 +218,7 @@ class _Reader:
         self._judged: SourceTree | None = None
         self._refused: tuple[Problem, ...] = ()
         self._moving: _Moving | None = None
+        self._sizes: list[tuple[str, int]] | None = None
         self._look_seconds = 0.0
         self._full_from = 0.0
 
@@ -233,7 +251,15 @@ class _Reader:
             tree = collect(self._paths)
         except OSError as error:  # a relative path, and the working directory is gone
             tree = SourceTree((), problems=(self._problem("unreadable", (error.strerror or str(error)).lower()),))
+        sizes = [(file.path, file.signature[1]) for file in tree.files]
+        if sizes != self._sizes:
+            self._sizes, self.steady_from = sizes, self._steady_from(tree, began)
         return _View(tree, began, self._monotonic())
+
+    def _steady_from(self, tree: SourceTree, seen: float) -> float:
+        """Since when a tree has been the same that was seen for the first time then."""
+        whole = tree.swapped if self._judged is None else self._swapped(tree)
+        return _AT_ONCE if whole else seen
 
     def _due(self, view: _View, *, full: bool) -> bool:
         """Whether to read this tree now; notes that it differs from the one judged last."""
@@ -279,6 +305,8 @@ class _Reader:
             after = self._view()
             if after.tree != view.tree:
                 return after
+        if loaded is not None and loaded is not self._loaded:  # also where no file has become longer or shorter
+            self.steady_from = max(self.steady_from, self._steady_from(view.tree, view.began))
         self._judged, self._refused, self._moving = view.tree, problems, None
         if loaded is not None and (self._loaded is None or loaded.desired is not self._loaded.desired):
             # here, in the thread: comparing a million subjects takes a second

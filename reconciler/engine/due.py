@@ -4,6 +4,8 @@
 |---|---|
 | blocked | the manifests or the live state change |
 | this process may not write (follower, dry run, refused plan) | it may |
+| part of what too much is wanted of | less is wanted, or somebody approves it |
+| removed for not being declared, while manifests change | they have been the same for a while |
 | drift, with `--drift=report` | somebody settles it |
 | owned by a procedure | that has ended, which looks at it again |
 | being written to by another pass | a second later |
@@ -21,18 +23,24 @@ from collections.abc import Collection, Iterable
 from reconciler.engine.state import State
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change
-
-_SOON = 1.0
+from reconciler.plan.guard import stops
 
 
 def divide(state: State, changes: Iterable[Change], keys: Collection[Key]) -> tuple[list[Change], dict[Key, str]]:
     """The changes to try now, and for the others (by live key) what to tell their dependants; no `keys`: a full pass."""
     due: list[Change] = []
     waiting: dict[Key, str] = {}
+    may_write, prunes_wait = state.may_write, state.prunes_wait() > 0
+    if not keys:
+        state.prunes_waiting = 0
     for change in changes:
         if keys and not _meant(change, keys):
             continue
-        reason = _waits(state, change)
+        reason = _waits(state, change, may_write=may_write)
+        if not reason and prunes_wait and change.cause is Cause.PRUNE:
+            reason = "waits until the manifests have not changed for a while"
+            state.prunes_waiting += 1
+            state.board.held(change.key, reason)
         if reason:
             waiting[change.key.live_key] = reason
         else:
@@ -58,22 +66,18 @@ def was_ours(state: State, change: Change) -> bool:
     return change.key.live_key in state.recollection.memory.owned
 
 
-def _waits(state: State, change: Change) -> str:
-    key = change.key.live_key
+def _waits(state: State, change: Change, *, may_write: bool) -> str:
     if change.action is Action.BLOCKED:
         return "is blocked"
-    if not state.may_write or reported_only(state, change):
+    if not may_write or reported_only(state, change):
         return "is left as it is"
-    members = [one.live_key for one in (change.key, *change.touches)]
-    if any(map(state.keeper.owns, members)):
+    if stops(state.stopped, change):
+        return "is part of what too much is wanted of"
+    if state.keeper.owns_any(change.members):
         return "is being worked on"
-    if not state.busy.isdisjoint(members):
-        state.queue.add([key], _SOON)
+    if state.busy and not state.busy.isdisjoint(change.members):
+        state.agenda.worked_on(change.key.live_key)
         return "is being worked on"
-    if key in state.aborted and change.machine is not None:
+    if change.machine is not None and change.key.live_key in state.aborted:
         return "was aborted by request"
-    pause = state.flaps.delay(key)
-    if pause:
-        state.queue.add([key], pause)
-        return "is fought over"
-    return "failed, and is tried again later" if state.trouble.due_in(change) else ""
+    return state.agenda.not_now(change)

@@ -41,6 +41,11 @@ class Candidate(Lease, Protocol):
         """This process, as it says who it is to the others."""
         ...
 
+    @property
+    def holder_id(self) -> str:
+        """This process, as nobody else is called."""
+        ...
+
     async def acquire(self, wait: float | None = None) -> None:
         """Takes the lease, waiting at most that many seconds for another holder."""
         ...

@@ -49,7 +49,7 @@ class Flaps:
 
     def delay(self, key: Key) -> float:
         """Seconds for which this key is left as it is."""
-        until = self._until.get(key)
+        until = self._until.get(key) if self._until else None
         if until is None:
             return 0.0
         left = until - self._monotonic()

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import structlog
-
-from reconciler.engine.outcome import End, Outcome, Result
+from reconciler.engine.outcome import Later, Outcome, Result
 from reconciler.engine.procedures import Halt, Supervisor
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.plan.change import Change
-from reconciler.procedures.machine import Procedure
+from reconciler.procedures.machine import Done
 
 SIDE_BY_SIDE = 32
 BY_REQUEST = "aborted by request"
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,12 +30,14 @@ class Running:
     halt: Halt
     digests: Mapping[Key, str]
     """What the manifests said of its keys when it began."""
+    deadline: float = math.inf
+    """Monotonic; it is left as it is then, journaled."""
     task: asyncio.Task[None] | None = None
 
     @property
     def keys(self) -> frozenset[Key]:
         """All it owns, as live keys."""
-        return frozenset(key.live_key for key in (self.change.key, *self.change.touches))
+        return frozenset(self.change.members)
 
 
 Ended = Callable[[Running, Outcome], None]
@@ -56,11 +54,15 @@ class Keeper:
 
     def owns(self, key: Key) -> bool:
         """Whether a running procedure owns this live key."""
-        return key in self._owned
+        return bool(self._owned) and key in self._owned
 
     def of(self, key: Key) -> Running | None:
         """The procedure that owns this live key."""
         return self._owned.get(key)
+
+    def owns_any(self, keys: Iterable[Key]) -> bool:
+        """Whether running procedures own any of these live keys."""
+        return bool(self._owned) and not self._owned.keys().isdisjoint(keys)
 
     def running(self) -> Collection[Running]:
         """Each procedure under way, once."""
@@ -89,41 +91,36 @@ class Keeper:
         change = running.change
         try:
             async with self._room:
-                end = await _end_of(supervisor, change, running.halt)
+                result = await _end_of(supervisor, running)
         finally:
             for key in running.keys:
                 if self._owned.get(key) is running:
                     del self._owned[key]
-        self._ended(running, Outcome(change, end, self._monotonic() - started))
+        self._ended(running, Outcome(change, result, self._monotonic() - started))
 
 
-async def _end_of(supervisor: Supervisor, change: Change, halt: Halt) -> End:
+async def _end_of(supervisor: Supervisor, running: Running) -> Result:
+    change = running.change
     if change.machine is None:
-        return End(Result.APPLIED)
-    try:
-        return await supervisor.run(change.machine, change.level, math.inf, halt)
-    except Exception as error:
-        log.exception("procedure.crashed", resource=str(change.key), procedure=change.machine.name)
-        return End(Result.FAILED, f"a bug in reconciler: {error!r}; the procedure is journaled, and can be retried")
+        return Done()
+    return await supervisor.run(change.machine, change.level, running.deadline, running.halt)
 
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """What an executor of a daemon's pass hands its step machines to: they only begin within the pass."""
+    """Begins the procedures of a pass; within the pass they only begin."""
 
     keeper: Keeper
     supervisor: Supervisor
-    changes: Mapping[int, Change]
-    """By the `id` of their step machine."""
     desired: Desired
+    deadline: float = math.inf
 
-    async def run(self, machine: Procedure, _level: int, _deadline: float) -> End:
+    def begin(self, change: Change) -> Result:
         """Begins the procedure; for this pass it is unfinished."""
-        change = self.changes[id(machine)]
         halt = Halt(abortable=not change.continues)
-        keys = {key.live_key for key in (change.key, *change.touches)}
-        self.keeper.begin(Running(change, halt, digests_of(self.desired, keys)), self.supervisor)
-        return End(Result.UNFINISHED, f"{machine.name} is under way")
+        running = Running(change, halt, digests_of(self.desired, change.members), self.deadline)
+        self.keeper.begin(running, self.supervisor)
+        return Later(f"{change.machine.name if change.machine else change.action.value} is under way")
 
 
 def digests_of(desired: Desired, keys: Collection[Key]) -> Mapping[Key, str]:

@@ -8,16 +8,21 @@ Invariant: no I/O. Floors outlive their consumers, because they are needed exact
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream
-from reconciler.plan.change import Memory
+from reconciler.plan.again import takers
+from reconciler.plan.change import Action, Cause, Change, Mass, Memory, Plan
 
 _CREATED = re.compile(rb'"created":"([^"]+)"')
 _ACK_FLOOR = re.compile(rb'"ack_floor":\{"consumer_seq":\d+,"stream_seq":(\d+)')
+WANTED_SECONDS = 3600.0
+"""For how long it counts that something was wanted."""
 T = TypeVar("T")
 Consumers = Mapping[str, LiveConsumer]
 
@@ -53,8 +58,9 @@ def forget(memory: Memory, keys: Iterable[Key]) -> Memory:
 class Recollection:
     """What was last seen, held as the very objects of Live: a floor is read off them only when somebody asks for it."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._owner = owner
+        self._monotonic = monotonic
         self._streams: dict[Key, LiveStream] = {}
         """As last seen, also those that have gone: their creation tells whether a floor still holds."""
         self._disowned: dict[Key, LiveStream] = {}
@@ -63,10 +69,15 @@ class Recollection:
         """By stream key, as last seen."""
         self._lost: dict[Key, dict[str, LiveConsumer]] = {}
         """By stream key: consumers that are not ours any more, or not there, as they were when they still were."""
+        self._handed_over: dict[Key, tuple[str, tuple[Key, ...]]] = {}
+        self._wanted: dict[Mass, dict[Key, float]] = {mass: {} for mass in Mass}
+        """By live key: when a plan wanted it last."""
         self.memory = Memory(
             owned=_View(self, lambda seen: seen.spec),
             floors=_View(self, lambda seen: _floor(seen) if isinstance(seen, LiveConsumer) else None),
             created=_View(self, _created, anybodys=True),
+            handed_over=self._handed_over,
+            wanted=self._wanted,
         )
         """For plans, which only read it; always what was learned last."""
 
@@ -79,6 +90,35 @@ class Recollection:
         """Takes in the streams behind these keys, with their consumers."""
         for key in {key.stream_key for key in keys}:
             self._learn(key, live)
+
+    def planned(self, changes: Iterable[Change], desired: Desired) -> None:
+        """Remembers who takes over from whom: once those have, nothing else tells that what is pending is not lost."""
+        for change in changes:
+            if change.action is not Action.BLOCKED and (found := takers(change)):
+                declared = desired.resources.get(change.key)
+                self._handed_over[change.key.live_key] = declared.digest if declared else "", found
+
+    def wants(self, plan: Plan, *, without_prunes: bool = False) -> None:
+        """Remembers for an hour what a plan of everything wants; what is approved counts no more.
+
+        `without_prunes`: the manifests have not come to rest, so nobody wants anything removed for not being there.
+        """
+        now = self._monotonic()
+        for mass, keys in self._wanted.items():
+            for key in [key for key, at in keys.items() if now - at >= WANTED_SECONDS]:
+                del keys[key]
+            for key, wish in plan.wanted.items():
+                if wish.mass is not mass or (without_prunes and wish.cause is Cause.PRUNE):
+                    continue
+                if plan.approved:
+                    keys.pop(key, None)
+                else:
+                    keys[key] = now
+
+    def in_place(self, keys: Iterable[Key]) -> None:
+        """Nothing is handed over by these any more."""
+        for key in keys:
+            self._handed_over.pop(key, None)
 
     def forget(self, keys: Iterable[Key]) -> None:
         """What we have removed on purpose is not missed."""
@@ -169,11 +209,17 @@ class _View(Mapping[Key, T]):
         self._anybodys = anybodys
 
     def __getitem__(self, key: Key) -> T:
-        seen = self._recollection.find(key)
-        value = self._read(seen) if seen is not None and (self._anybodys or self._recollection.owns(seen)) else None
+        value = self._find(key)
         if value is None:
             raise KeyError(key)
         return value
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, Key) and self._find(key) is not None
+
+    def _find(self, key: Key) -> T | None:
+        seen = self._recollection.find(key)
+        return self._read(seen) if seen is not None and (self._anybodys or self._recollection.owns(seen)) else None
 
     def __iter__(self) -> Iterator[Key]:
         return (key for key in self._recollection.known() if key in self)

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import structlog
+
 from reconciler.engine.ports import LiveReader
 from reconciler.errors import NatsError, Refused
 from reconciler.model.desired import Desired
@@ -21,7 +23,9 @@ from reconciler.plan.plan import plan as plan_of
 from reconciler.plan.scope import touched_by
 from reconciler.procedures.requests import Fact, Read, Unanswered
 
-_ROUNDS = 3
+log = structlog.get_logger(__name__)
+
+ROUNDS = 3
 """An answer may lead to another question, but not for ever."""
 _INLINE = 2_000
 """Declared consumers: a plan for no more than that is over in a few milliseconds."""
@@ -64,8 +68,10 @@ async def plan_from(  # noqa: PLR0913, PLR0917 - all that a plan is made of
     rounds = 0
     while found.questions:
         rounds += 1
-        live = await _answered(live, found.questions, reader) if rounds <= _ROUNDS else _given_up(live, found.questions)
+        live = await answered(live, found.questions, reader) if rounds <= ROUNDS else given_up(live, found.questions)
         found = await plan()
+    for key, trace in found.faults.items():
+        log.error("plan.fault", resource=str(key), trace=trace)
     return Planned(desired, rules, memory, live, found)
 
 
@@ -98,14 +104,14 @@ def check_expectation(desired: Desired, server: Server) -> None:
         raise Refused(reasons)
 
 
-async def _answered(live: Live, questions: Iterable[Read], reader: LiveReader) -> Live:
+async def answered(live: Live, questions: Iterable[Read], reader: LiveReader) -> Live:
     """The same Live with the answers, silence among them."""
     reads = list(questions)
     answers = await asyncio.gather(*(_answer(reader, read) for read in reads))
     return replace(live, facts={**live.facts, **dict(zip(reads, answers, strict=True))})
 
 
-def _given_up(live: Live, questions: Iterable[Read]) -> Live:
+def given_up(live: Live, questions: Iterable[Read]) -> Live:
     """A plan with an open question must never be carried out: what hangs on it is blocked instead."""
     return replace(live, facts={**live.facts, **dict.fromkeys(questions, Unanswered("one answer led to another too often"))})
 

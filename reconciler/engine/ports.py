@@ -5,15 +5,18 @@ Invariant: the engine talks to JetStream, time and whoever watches only through 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reconciler.engine.outcome import Outcome
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, Patch
+from reconciler.model.live import Live, LiveConsumer, Patch
 from reconciler.model.wanted import Wanted
 from reconciler.procedures.requests import Fact, Read, Write
+
+if TYPE_CHECKING:
+    from reconciler.engine.writes import Writes
 
 
 class LiveReader(Protocol):
@@ -31,15 +34,23 @@ class LiveReader(Protocol):
         """One answer; `Absent` only when the server said so."""
         ...
 
+    async def changed(self, consumer: Key, before: LiveConsumer) -> Fact | None:
+        """What is said of a consumer; None: the very same as before, so that nothing has to be worked out again."""
+        ...
+
 
 class LiveWriter(Protocol):
     """Changes JetStream, one request at a time. Implemented by `jetstream.writer.JetStreamWriter`."""
 
-    async def write(self, write: Write, level: int = 0) -> dict[str, Any]:
+    def write(self, write: Write, level: int = 0) -> Awaitable[dict[str, Any]]:
         """The server's answer (with the echoed `config` for creates and updates); raises NatsError.
 
         With a `level`, the server is asked to refuse when its own API level is lower.
         """
+        ...
+
+    def fits(self, write: Write, level: int = 0) -> None:
+        """Raises TooLarge for what the server does not take."""
         ...
 
 
@@ -84,7 +95,7 @@ class Ports:
     """All neighbours of one pass."""
 
     reader: LiveReader
-    writer: LiveWriter
+    writes: Writes
     lease: Lease
     clock: Clock
     observer: Observer

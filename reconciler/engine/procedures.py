@@ -7,19 +7,25 @@ journaled on the server, and the next pass goes on from there. Times of a proced
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
-from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+import structlog
+
 from reconciler.engine.backoff import Backoff
-from reconciler.engine.outcome import End, Result
+from reconciler.engine.judging import Given
+from reconciler.engine.outcome import Later, No, Result, result_of
 from reconciler.engine.ports import Ports
-from reconciler.engine.sending import Sender
-from reconciler.errors import LeaseLost, NatsError, Refused
+from reconciler.engine.turns import Rank
+from reconciler.engine.writes import NormalOf, Order, PermitOf
+from reconciler.errors import LeaseLost, Moved, NatsError, Refused
 from reconciler.model import units
+from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
-from reconciler.procedures.requests import Fact, Read, Write
+from reconciler.procedures.requests import Fact, PauseConsumer, Read, Write
+
+log = structlog.get_logger(__name__)
 
 _NANOSECONDS = 10**9
 _LONG = 5.0
@@ -49,26 +55,31 @@ class Halt:
 class Supervisor:
     """Runs any number of procedures side by side; each `run` is one of them."""
 
-    def __init__(self, ports: Ports, sender: Sender) -> None:
+    def __init__(self, ports: Ports, normal: NormalOf, permit_of: PermitOf) -> None:
         self._ports = ports
-        self._sender = sender
+        self._normal = normal
+        self._permit_of = permit_of
 
-    async def run(self, machine: Procedure, level: int, deadline: float, halt: Halt | None = None) -> End:
+    async def run(self, machine: Procedure, level: int, deadline: float, halt: Halt | None = None) -> Result:
         """Steps the machine to its end, or until `deadline` (monotonic); `level` is what its writes need of the server."""
-        send = functools.partial(self._sender.send, level=level)
-        return await _Run(self._ports, send, machine, deadline, halt or Halt()).to_end()
+        permit = self._permit_of((machine.key, *machine.touches))
+        order = Order(permit=permit, judge=Given(self._ports.reader, {}), normal=self._normal, level=level)
+        try:
+            return await _Run(self._ports, order, machine, deadline, halt or Halt()).to_end()
+        except Exception as error:  # about one key, never the rest
+            log.exception("procedure.crashed", resource=str(machine.key), procedure=machine.name)
+            message = f"internal-error: a bug in reconciler: {error!r}; the procedure is journaled, and can be retried"
+            return No(message)
 
 
 class _Run:
     """One procedure under way."""
 
-    def __init__(
-        self, ports: Ports, send: Callable[[Write], Awaitable[None]], machine: Procedure, deadline: float, halt: Halt
-    ) -> None:
+    def __init__(self, ports: Ports, order: Order, machine: Procedure, deadline: float, halt: Halt) -> None:
         self._ports = ports
         self._halt = halt
-        self._send = send
-        self._machine = machine
+        self._order = order
+        self._machine = Looking(machine)
         self._deadline = deadline
         self._backoff = Backoff(ports.clock.monotonic)
         self._ahead = 0
@@ -80,27 +91,29 @@ class _Run:
         self._refusal = ""
         """Why the server refused the last write for good: the machine takes back what it can."""
         self._refused: set[Write] = set()
+        self._final = False
+        """It can only go on."""
 
-    async def to_end(self) -> End:
+    async def to_end(self) -> Result:
         while self._ports.clock.monotonic() < self._deadline:
             if self._halt.requested.is_set():
                 if not self._halt.refusal:
-                    return End(Result.UNFINISHED, "stopped between two steps; the next pass goes on from where it stands")
+                    return Later("stopped between two steps; the next pass goes on from where it stands")
                 self._facts, self._refusal = {}, self._halt.refusal
                 self._halt.requested.clear()
             step = self._machine.step(Observation(self._now(), self._facts, self._refusal), self._memory)
             self._refusal = ""
             try:
-                end = await self._take(step)
+                result = await self._take(step)
             except NatsError as error:
-                end = await self._trouble(step, error)
+                result = await self._trouble(step, error)
             except (LeaseLost, Refused) as error:
-                return End(Result.UNFINISHED, str(error), error)
-            if end is not None:
-                return end
-        return End(Result.UNFINISHED, "the time was over; the next pass goes on from where it stands")
+                return result_of(error)
+            if result is not None:
+                return result
+        return Later("the time was over; the next pass goes on from where it stands")
 
-    async def _take(self, step: Step) -> End | None:
+    async def _take(self, step: Step) -> Result | None:
         match step:
             case Ask(reads, memory):
                 answers = await asyncio.gather(*(self._ports.reader.read(read) for read in reads))
@@ -108,20 +121,27 @@ class _Run:
                 self._facts, self._memory = dict(zip(reads, answers, strict=True)), memory
             case Do(write, title, memory, final):
                 self._ports.observer.stepped(self._machine.key, title)
-                self._facts, self._told_at = {}, 0.0
+                given, self._facts, self._told_at = self._facts, {}, 0.0
                 self._halt.abortable = self._halt.abortable and not final
-                await self._send(write)
+                await self._ports.writes.send(write, self._ordered(write, given))
+                self._final = self._final or final
                 self._memory = memory
                 self._backoff.forget(self._machine.key)
             case Wait(until, what, memory):
                 self._tell_of_waiting(what)
                 self._facts, self._memory = {}, memory
                 await self._sleep((until - self._now()) / _NANOSECONDS)
-            case Done(notes):
-                return End(Result.APPLIED, notes=notes)
+            case Done():
+                return step
             case Abort(code, message):
-                return End(Result.FAILED, f"{code}: {message}")
+                return No(f"{code}: {message}")
         return None
+
+    def _ordered(self, write: Write, given: dict[Read, Fact]) -> Order:
+        """A step is judged by what it was computed from; while it holds a consumer still, nobody goes before it."""
+        holds = isinstance(write, PauseConsumer) or any(isinstance(fact, dict) and fact.get("paused") for fact in given.values())
+        rank = Rank.STILL if holds or self._final else Rank.STEP
+        return replace(self._order, judge=Given(self._ports.reader, given), rank=rank)
 
     def _tell_of_waiting(self, what: str) -> None:
         """What a step has been waited for so long that somebody may wonder; once."""
@@ -131,15 +151,19 @@ class _Run:
             self._ports.observer.stepped(self._machine.key, f"waiting: {what}")
             self._told_at = math.inf
 
-    async def _trouble(self, step: Step, error: NatsError) -> End | None:
-        """A request failed: let the machine take back what it can, or forget everything and look again, as after a crash."""
-        if not error.transient:
+    async def _trouble(self, step: Step, error: NatsError) -> Result | None:
+        """A request failed: let the machine take back what it can, or forget everything and look again, as after a crash.
+
+        What was not sent, because something has moved, is looked at again with all that is known.
+        """
+        moved = isinstance(error, Moved)
+        if not (error.transient or moved):
             if not isinstance(step, Do) or step.write in self._refused:
-                return End(Result.FAILED, str(error), error)
+                return result_of(error)
             self._refused.add(step.write)
             self._facts, self._memory, self._refusal = {}, step.memory, str(error)
             return None
-        self._facts, self._memory = {}, None
+        self._facts, self._memory = {}, self._memory if moved else None
         await self._sleep(self._backoff.failed(self._machine.key))
         return None
 

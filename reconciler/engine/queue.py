@@ -56,6 +56,13 @@ class WorkQueue:
         """How many keys wait to be looked at, due or not, and whether everything does."""
         return len(self._due) + bool(self._full)
 
+    @property
+    def due(self) -> bool:
+        """Whether there is something to take at once."""
+        first, now = self._first(), self._monotonic()
+        everything = bool(self._full) and not self._full_working and self._full_due <= now
+        return everything or (first is not None and first[0] <= now)
+
     def add(self, keys: Iterable[Key], delay: float = 0.0) -> None:
         """Look at these, `delay` seconds from now at the latest."""
         due = self._monotonic() + delay

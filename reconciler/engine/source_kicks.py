@@ -6,18 +6,14 @@ pass is working on.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import orjson
 
 from reconciler.engine.keeper import Running, digests_of
-from reconciler.engine.outgoing import Term, Wanted
+from reconciler.engine.permit import permits
 from reconciler.engine.ports import Ports
 from reconciler.engine.procedures import Halt, Supervisor
-from reconciler.engine.sending import Sender
 from reconciler.engine.source_looks import Source
 from reconciler.engine.state import State
-from reconciler.engine.throttle import Throttle
 from reconciler.errors import Refused
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
@@ -88,12 +84,11 @@ class Kicks:
         state.telemetry.sources.kicked(declared.key, entrance, number, len(AFTER))
         machine = KickSource(declared.key, orjson.dumps(entrance.entry), durable)
         change = Change(key=declared.key, action=Action.PROCEDURE, cause=Cause.DRIFT, machine=machine, touches=machine.touches)
-        ports = replace(self._ports, lease=Wanted(Term(self._ports.lease, state), state, desired))
         scene = Scene(desired, state.seen, rules, state.recollection.memory)
-        sender = Sender(ports, Throttle(state.options.requests_per_second, ports.clock), scene.normal)
-        keys = {key.live_key for key in (change.key, *change.touches)}
+        keys = set(change.members)
         running = Running(change, Halt(abortable=False), digests_of(desired, keys))
-        state.keeper.begin(running, Supervisor(ports, sender))
+        permit_of = permits(self._ports.lease, state, state.term, desired)
+        state.keeper.begin(running, Supervisor(self._ports, scene.normal, permit_of))
 
 
 def _as_declared(source: Source, declared: Declared) -> bool:

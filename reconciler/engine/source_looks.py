@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from reconciler.engine.ports import LiveReader
 from reconciler.errors import AccessDenied, NatsError
 from reconciler.model.common import State
@@ -16,12 +18,14 @@ from reconciler.model.desired import Desired
 from reconciler.model.flow import copies
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
-from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, judge
+from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, SourceHealth, SourceState, judge
 from reconciler.model.source_look import UNASKED, Answer, Entrance, Look, Position, entrances
 from reconciler.model.source_moves import Incident, leap, wants_origin
 from reconciler.model.source_symptoms import found
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, LastCopied, Read, StreamInfo
+
+log = structlog.get_logger(__name__)
 
 SIDE_BY_SIDE = 64
 """Small requests; and a domain at the end of a dead line keeps as many for as long as `ANSWER_SECONDS`."""
@@ -62,8 +66,16 @@ class Looks:
 
     async def everything(self, desired: Desired, before: Known, level: int) -> dict[tuple[Key, str], Source]:
         """One look at all sources, those of before among them that nobody could see this time."""
-        found_ = await asyncio.gather(*(self._stream(desired, key, before, level) for key in aggregates(desired)))
+        found_ = await asyncio.gather(*(self._one(desired, key, before, level) for key in aggregates(desired)))
         return {source.name: source for sources in found_ for source in sources}
+
+    async def _one(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[Source]:
+        """One stream; a fault about it leaves the others alone, and nobody knows how its sources fare."""
+        try:
+            return await self._stream(desired, key, before, level)
+        except Exception:
+            log.exception("source.crashed", stream=str(key))
+            return [_unknown(source) for source in before.values() if source.entrance.aggregate == key]
 
     async def _stream(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[Source]:
         stream = await self._answer(StreamInfo(key))
@@ -122,6 +134,11 @@ class Looks:
         if isinstance(fact, Absent):
             return Answer(gone=True)
         return Answer(fact) if isinstance(fact, dict) else UNASKED
+
+
+def _unknown(source: Source) -> Source:
+    health = SourceHealth(state=SourceState.UNKNOWN, message="the last look crashed; the log says more")
+    return Source(source.entrance, replace(source.history, health=health))
 
 
 def aggregates(desired: Desired) -> list[Key]:

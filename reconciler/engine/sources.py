@@ -103,14 +103,14 @@ class Sources:
         """Lets a pass look at what it may have to put in place, and at what cannot be seen any more."""
         state, entrance, history = self._state, source.entrance, source.history
         if any(incident.kind == "recreated" for incident in source.incidents):
-            state.queue.add([entrance.aggregate])
+            state.agenda.look([entrance.aggregate])
         cause = history.health.cause if history.health else None
         if source.missing and entrance.durable and state.concerns(entrance.durable):
-            state.queue.add([entrance.durable])
+            state.agenda.look([entrance.durable])
         if cause is StallCause.DETACHED:
-            state.queue.add([entrance.aggregate])
+            state.agenda.look([entrance.aggregate])
         if cause is StallCause.DOMAIN and not (before and before.cause is cause):
-            state.queue.add([key for key in (entrance.origin, entrance.durable) if key and state.concerns(key)])
+            state.agenda.look([key for key in (entrance.origin, entrance.durable) if key and state.concerns(key)])
 
     def _tell(self, key: Key, before: SourceHealth | None, source: Source, health: SourceHealth) -> None:
         news, entrance = self._state.telemetry.sources, source.entrance

@@ -6,24 +6,23 @@ but for what a person asked of this very process (suspensions, aborted procedure
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from reconciler.engine.backoff import Backoff
-from reconciler.engine.flaps import Flaps
+from reconciler.engine.agenda import Agenda
 from reconciler.engine.keeper import Keeper
 from reconciler.engine.memory import Recollection
-from reconciler.engine.queue import WorkQueue
-from reconciler.engine.trouble import Trouble
 from reconciler.errors import Refused
+from reconciler.jetstream.fence import FenceNews
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, Patch
 from reconciler.model.sourcing import durables_read
 from reconciler.observe.board import Board
 from reconciler.observe.telemetry import Telemetry
-from reconciler.plan.change import Author, Change, Reason, Rules
+from reconciler.plan.change import Author, Change, Mass, Reason, Rules
 
 AUTHORS = 10_000
 """Of how many edits the author is remembered until the edit itself has been looked at."""
@@ -54,11 +53,7 @@ class State:
     rules_of: Callable[[Desired], Rules]
     telemetry: Telemetry
     board: Board
-    queue: WorkQueue
-    trouble: Trouble
-    looks: Backoff
-    """Looks at everything that failed."""
-    flaps: Flaps
+    agenda: Agenda
     keeper: Keeper
     recollection: Recollection
     declared: Desired | None = None
@@ -71,7 +66,11 @@ class State:
     """Who holds the lease, as text; empty: nobody, as far as we know."""
     term: int = 0
     """How often this process has become the leader."""
+    silent: bool = False
+    """A command, which tells its own way."""
     stopping: bool = False
+    deadline: float = math.inf
+    """Monotonic; nothing is begun after it."""
     connections: int = 0
     """How often the connection has come or gone."""
     why_not_leading: str = ""
@@ -83,14 +82,18 @@ class State:
     last_error: str = ""
     """Why the last look at everything failed."""
     refused: tuple[Reason, ...] = ()
-    """Why the last full plan was refused: nothing is written until a full pass finds otherwise."""
+    """Why nothing is written until a full pass finds otherwise."""
+    stopped: Collection[Mass] = ()
+    """Of what the last full plan wanted too much: none of it is done, all the rest is."""
+    prunes_wait: Callable[[], float] = lambda: 0.0
+    """Seconds for which nothing is removed for not being declared: the manifests have just changed."""
+    prunes_waiting: int = 0
+    """How many removals that holds up."""
     open: dict[Key, Change] = field(default_factory=dict)
     """What is not as declared, as far as the last plans know, by live key."""
     noted: dict[Key, bytes] = field(default_factory=dict)
     """Drifts that were told already, by live key, with what was live."""
     authors: dict[Key, Author] = field(default_factory=dict)
-    held: set[Key] = field(default_factory=set)
-    """Live keys that wait for others to get where they should be."""
     unlearned: set[Key] = field(default_factory=set)
     """Streams that we wrote to, or to their consumers, since they were last learned."""
     busy: set[Key] = field(default_factory=set)
@@ -156,7 +159,7 @@ class State:
     @property
     def speaks(self) -> bool:
         """Whether it is up to this process to tell what happens: of several, only one counts and reports a drift."""
-        return self.leading or self.options.dry_run
+        return not self.silent and (self.leading or self.options.dry_run)
 
     def resource(self, key: Key) -> Declared | None:
         """What is declared under this live key."""
@@ -213,13 +216,18 @@ class State:
     def tell_counts(self) -> None:
         """How many resources are in which state; told once a second, however many passes there are."""
         self.telemetry.resources(self.board.counts())
-        self.telemetry.in_backoff(self.trouble.counts())
+        self.telemetry.in_backoff(self.agenda.counts())
         self.telemetry.procedures(self.board.procedures())
 
     def audited(self, state: str, rate: float) -> None:
         """Whether we hear who changes what."""
         self.telemetry.audit(state, rate)
         self.board.audit(state, rate)
+
+    def fenced(self, news: FenceNews) -> None:
+        """How this term stands to the one before."""
+        self.telemetry.fence(news)
+        self.board.fence(news)
 
     def took_note(self, key: Key, author: Author) -> None:
         """Somebody else wrote to this live key."""

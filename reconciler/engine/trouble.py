@@ -1,11 +1,5 @@
 """What could not be done, and when it is worth another try.
 
-| error | next try |
-|---|---|
-| transient (timeout, no leader, 503) | after 0.5 s to 5 min, full jitter, doubling |
-| for good (the server said no) | when the manifest or the live state has changed, else after 5 min |
-| the same, of a procedure | when they have changed, or on request |
-
 Invariant: nothing is given up silently: each key in here is shown as `Error`, with what was said.
 """
 
@@ -15,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
-from reconciler.engine.backoff import MOST, Backoff
-from reconciler.engine.outcome import End, Result
-from reconciler.errors import NatsError
+from reconciler.engine.backoff import Backoff
 from reconciler.model.identity import Key
 from reconciler.plan.change import Change
 
 NEVER = float("inf")
+AFTER_A_NO = 300.0
+"""Seconds until what the server refused for good is tried again, though nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +28,25 @@ class _Refusal:
 class Trouble:
     """Keys that failed, by live key."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], after_a_no: float = AFTER_A_NO) -> None:
         self._monotonic = monotonic
+        self._after_a_no = after_a_no
         self._backoff = Backoff(monotonic)
         self._refused: dict[Key, _Refusal] = {}
 
-    def failed(self, change: Change, end: End) -> float:
+    def failed(self, change: Change, *, for_good: bool) -> float:
         """Notes a failure; seconds until the next try, NEVER when only a change brings one."""
         key = change.key.live_key
-        if self._for_good(end):
-            wait = NEVER if change.machine is not None else MOST
+        if for_good:
+            wait = NEVER if change.machine is not None else self._after_a_no
             self._refused[key] = _Refusal(change.config, change.live_config, self._monotonic() + wait)
             return wait
         return self._backoff.failed(key)
 
     def due_in(self, change: Change) -> float:
         """Seconds for which this change is left alone; 0 when it may be tried."""
+        if not self._refused and not self._backoff.troubled():
+            return 0.0
         key = change.key.live_key
         if self.seen(change):
             return 0.0
@@ -58,6 +55,8 @@ class Trouble:
 
     def seen(self, change: Change) -> bool:
         """Forgets a refusal that was about something else than this; true when there was one."""
+        if not self._refused:
+            return False
         key = change.key.live_key
         refusal = self._refused.get(key)
         if refusal is None or (refusal.config, refusal.live_config) == (change.config, change.live_config):
@@ -97,9 +96,3 @@ class Trouble:
     def counts(self) -> Mapping[str, int]:
         """How many keys of each kind wait."""
         return Counter(key.resource_key.kind for key in self._keys())
-
-    @staticmethod
-    def _for_good(end: End) -> bool:
-        if end.result is not Result.FAILED:
-            return False
-        return not isinstance(end.cause, NatsError) or not end.cause.transient

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.subscription import Tap
+from reconciler.jetstream.overhearing import Limits, Listener, Overhearing
 from reconciler.model.api import JETSTREAM_EVENTS
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import (
@@ -42,8 +42,8 @@ _DOMAIN = re.compile(rb',"domain":"([^"\\]+)"')
 _TAIL = 300
 _API_OF = re.compile(r"\$JS\.([^.]+)\.API")
 
-Heard = Callable[[str, Key], None]
-"""Told of what happened (`STREAM.CREATED`) to which key."""
+Heard = Callable[[str, Key], bool]
+"""Told of what happened (`STREAM.CREATED`) to which key; whether it was somebody else's doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +70,26 @@ def domain_in(data: bytes) -> str:
     return found[1].decode(errors="replace") if found else ""
 
 
-class Advisories:
-    """Subscriptions to what happens to streams and consumers."""
+def advisories(home: Home, name: str, heard: Heard, lost: Callable[[str], None], limits: Limits) -> Overhearing:
+    """Listens to what happens to streams and consumers, on a connection of that name; what our own writes cause is free."""
+    settings = home.connection.settings
+    prefix = f"{settings.js_event_prefix or JETSTREAM_EVENTS}.ADVISORY."
+    wanted = [f"STREAM.{what}.*" for what in _STREAM] + [f"CONSUMER.{what}.*.*" for what in _CONSUMER]
 
-    def __init__(self, connection: Connection, home: Home, heard: Heard) -> None:
-        self._connection = connection
-        self._home = home
-        self._heard = heard
-        self._prefix = f"{connection.settings.js_event_prefix or JETSTREAM_EVENTS}.ADVISORY."
-        self._taps: list[Tap] = []
-
-    async def start(self) -> None:
-        """Subscribes, on this and every later link."""
-        wanted = [f"STREAM.{what}.*" for what in _STREAM] + [f"CONSUMER.{what}.*.*" for what in _CONSUMER]
-        self._taps = [await self._connection.tap(f"{self._prefix}{subject}", self._take) for subject in wanted]
-
-    async def stop(self) -> None:
-        """Ends the subscriptions."""
-        for tap in self._taps:
-            await self._connection.unsubscribe(tap)
-        self._taps = []
-
-    def _take(self, subject: str, data: bytes) -> None:
-        kind, what, *names = subject.removeprefix(self._prefix).split(".")
+    def take(subject: str, data: bytes) -> bool:
+        kind, what, *names = subject.removeprefix(prefix).split(".")
         domain = domain_in(data)
         key = Key("Stream", names[0], "", domain) if kind == "STREAM" else Key("Consumer", names[1], names[0], domain)
-        self._heard(f"{kind}.{what}", self._home.key(key))
+        return heard(f"{kind}.{what}", home.key(key))
+
+    return Overhearing(
+        what="the advisories",
+        settings=settings,
+        name=name,
+        subjects=tuple(f"{prefix}{subject}" for subject in wanted),
+        listener=Listener(take=take, lost=lost, deaf=lost),
+        limits=limits,
+    )
 
 
 @dataclass(slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 import orjson
 
 from reconciler.errors import MESSAGE_NOT_FOUND, ApiError, NatsError
 from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.inbox import Reply
 from reconciler.jetstream.paging import UNKNOWN_PAGE, ByteBudget, pages
 from reconciler.model.api import JETSTREAM_API, api_prefix
 
@@ -31,10 +32,27 @@ AnswerListener = Callable[[str, str, float], None]
 """Told of each request: its operation without names, `ok` or the error's code or class (`no_answer`), and the seconds it took."""
 
 
+class Sender(Protocol):
+    """Whatever sends requests as a connection does (see `Connection.request`)."""
+
+    async def request(  # noqa: PLR0913 - as a connection does it
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as a connection does it
+        headers: Mapping[str, str] | None = None,
+        write: bool = False,
+        at_once: bool = False,
+    ) -> Reply:
+        """The reply; raises NatsError."""
+        ...
+
+
 class JetStreamApi:
     """Requests to the JetStream API of one domain over one connection."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that tells one API from another
         self,
         connection: Connection,
         *,
@@ -42,8 +60,10 @@ class JetStreamApi:
         prefix: str = JETSTREAM_API,
         budget: ByteBudget | None = None,
         on_answer: AnswerListener | None = None,
+        sender: Sender | None = None,
     ) -> None:
         self.connection = connection
+        self._sender = sender or connection
         self.on_answer = on_answer
         self.domain = domain
         self.prefix = api_prefix(domain, prefix)
@@ -52,11 +72,13 @@ class JetStreamApi:
         """How many requests were made, by operation without names (`STREAM.INFO`)."""
 
     @classmethod
-    def from_settings(cls, connection: Connection, on_answer: AnswerListener | None = None) -> JetStreamApi:
+    def from_settings(
+        cls, connection: Connection, on_answer: AnswerListener | None = None, *, sender: Sender | None = None
+    ) -> JetStreamApi:
         """The API that the connection's own settings name (`--js-domain`, `--js-api-prefix`)."""
         settings = connection.settings
         prefix = settings.js_api_prefix or JETSTREAM_API
-        return cls(connection, domain=settings.js_domain, prefix=prefix, on_answer=on_answer)
+        return cls(connection, domain=settings.js_domain, prefix=prefix, on_answer=on_answer, sender=sender)
 
     async def call(
         self,
@@ -75,43 +97,31 @@ class JetStreamApi:
         reply: dict[str, Any] = orjson.loads(data)
         return reply
 
-    async def call_raw(
+    async def call_raw(  # noqa: PLR0913 - all that a request is made of
         self,
         operation: str,
         payload: Document | bytes | None = None,
         *,
         write: bool = False,
+        at_once: bool = False,
         level: int = 0,
         timeout: float | None = None,  # noqa: ASYNC109 - passed on
     ) -> bytes:
-        """Like `call`, without parsing the reply (unless it is an error)."""
-        kind = _kind(operation)
+        """Like `call`, without parsing the reply (unless it is an error); `at_once`: see `Connection.request`."""
+        kind, subject = _kind(operation), f"{self.prefix}.{operation}"
         self.requests[kind] += 1
-        sent = self._send(operation, payload, write=write, level=level, timeout=timeout)
-        if self.on_answer is None:
-            return await sent
-        started = time.monotonic()
-        try:
-            data = await sent
-        except NatsError as error:
-            self.on_answer(kind, _code(error), time.monotonic() - started)
-            raise
-        self.on_answer(kind, "ok", time.monotonic() - started)
-        return data
-
-    async def _send(
-        self,
-        operation: str,
-        payload: Document | bytes | None,
-        *,
-        write: bool,
-        level: int,
-        timeout: float | None,  # noqa: ASYNC109 - passed on
-    ) -> bytes:
         body = payload if isinstance(payload, bytes) else b"" if payload is None else orjson.dumps(payload)
         headers = {LEVEL_HEADER: str(level)} if level else None
-        reply = await self.connection.request(f"{self.prefix}.{operation}", body, timeout=timeout, headers=headers, write=write)
-        raise_for_error(reply.data, operation)
+        started = time.monotonic()
+        try:
+            reply = await self._sender.request(subject, body, timeout=timeout, headers=headers, write=write, at_once=at_once)
+            raise_for_error(reply.data, operation)
+        except NatsError as error:
+            if self.on_answer is not None:
+                self.on_answer(kind, _code(error), time.monotonic() - started)
+            raise
+        if self.on_answer is not None:
+            self.on_answer(kind, "ok", time.monotonic() - started)
         return reply.data
 
     async def account_info(self) -> dict[str, Any]:
@@ -142,13 +152,13 @@ class JetStreamApi:
         """A consumer's config and state."""
         return await self.call(f"CONSUMER.INFO.{stream}.{name}")
 
-    async def create_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> dict[str, Any]:
+    def create_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> Awaitable[dict[str, Any]]:
         """Creates a consumer; one that exists with another config is an error (10148)."""
-        return await self._put_consumer(stream, name, {"action": "create", "config": _as_it_is(config)}, level)
+        return self._put_consumer(stream, name, "create", config, level)
 
-    async def update_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> dict[str, Any]:
+    def update_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> Awaitable[dict[str, Any]]:
         """Replaces a consumer's whole config; a missing one is an error (10149)."""
-        return await self._put_consumer(stream, name, {"action": "update", "config": _as_it_is(config)}, level)
+        return self._put_consumer(stream, name, "update", config, level)
 
     async def delete_consumer(self, stream: str, name: str, *, level: int = 0) -> dict[str, Any]:
         """Deletes a consumer with its position."""
@@ -159,8 +169,10 @@ class JetStreamApi:
         return await self.call(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": until} if until else {}, write=True)
 
     async def reset_consumer(self, stream: str, name: str, seq: int | None, *, level: int = 4) -> dict[str, Any]:
-        """Moves a consumer so that it goes on with `seq`, or back to its ack floor with None."""
-        await self.consumer_info(stream, name)  # the server never answers a RESET of a consumer that is not there
+        """Moves a consumer so that it goes on with `seq`, or back to its ack floor with None.
+
+        The server never answers a RESET of a consumer that is not there: look first.
+        """
         payload = {"seq": seq} if seq is not None else {}
         return await self.call(f"CONSUMER.RESET.{stream}.{name}", payload, write=True, level=level)
 
@@ -193,13 +205,22 @@ class JetStreamApi:
 
         return pages(fetch, self.budget, expected)
 
-    async def _put_consumer(self, stream: str, name: str, request: Document, level: int) -> dict[str, Any]:
-        return await self.call(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, **request}, write=True, level=level)
+    def _put_consumer(
+        self, stream: str, name: str, action: str, config: Document | bytes, level: int
+    ) -> Awaitable[dict[str, Any]]:
+        body = consumer_request(stream, action, config)
+        return self.call(f"CONSUMER.CREATE.{stream}.{name}", body, write=True, level=level)
 
 
-def _as_it_is(config: Document | bytes) -> Document | orjson.Fragment:
-    """For use within a request: JSON bytes stay those bytes."""
-    return orjson.Fragment(config) if isinstance(config, bytes) else config
+def consumer_request(stream: str, action: str, config: Document | bytes) -> bytes:
+    """The body of CONSUMER.CREATE; JSON bytes stay those bytes."""
+    as_it_is = orjson.Fragment(config) if isinstance(config, bytes) else config
+    return orjson.dumps({"stream_name": stream, "action": action, "config": as_it_is})
+
+
+def size_of(body: bytes, level: int) -> int:
+    """How much of a server's `max_payload` a request takes: its headers count."""
+    return len(body) + (len(f"NATS/1.0\r\n{LEVEL_HEADER}: {level}\r\n\r\n") if level else 0)
 
 
 def raise_for_error(data: bytes, operation: str) -> None:

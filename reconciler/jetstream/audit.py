@@ -2,29 +2,21 @@
 
 It repeats every request and its answer, whoever asks, answers of megabytes included; on one subject, so that it cannot be
 narrowed. Of each message only the request's subject is looked at, and of those that change something the client is read.
-
-Invariant: a connection of its own, no queue, and never more than the budget for long (unless it is told to stay on).
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import orjson
-import structlog
 
-from reconciler.errors import NatsError
 from reconciler.jetstream.advisories import domain_in
-from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.overhearing import Limits, Listener, Overhearing
 from reconciler.jetstream.settings import ConnectionSettings
-from reconciler.jetstream.subscription import Tap
 from reconciler.model.api import JETSTREAM_EVENTS
 from reconciler.model.identity import Key
 from reconciler.plan.change import Author
@@ -41,8 +33,6 @@ _CHANGES = re.compile(
     rb'|CONSUMER\.(?:CREATE|DURABLE\.CREATE|DELETE|PAUSE)\.([^."]+)\.([^."]+))[."]'
 )
 
-log = structlog.get_logger(__name__)
-
 
 class AuditMode(StrEnum):
     """Whether the audit is listened to."""
@@ -51,18 +41,6 @@ class AuditMode(StrEnum):
     """Unless it costs too much."""
     ON = "on"
     OFF = "off"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLimits:
-    """How much of it is borne, and for how long it is left alone when it was more."""
-
-    budget: float = 3_000.0
-    """Messages a second."""
-    window: float = 2.0
-    """Seconds over which they are counted."""
-    retry: float = 60.0
-    trial: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,114 +111,30 @@ class AuditListener:
     """The state is now `on`, `off`, `shed` or `denied`, at so many messages a second."""
 
 
-class Audit:
+class Audit(Overhearing):
     """Listens to the audit, and lets it be while it is too much."""
 
-    def __init__(
-        self, settings: ConnectionSettings, name: str, listener: AuditListener, limits: AuditLimits, mode: AuditMode
-    ) -> None:
-        self.state = ""
-        self.rate = 0.0
-        """Messages a second, at the last count."""
-        self.heard = 0
-        """How many messages there were since the start."""
-        self._settings = settings
-        self._name = name
-        self._subject = f"{settings.js_event_prefix or JETSTREAM_EVENTS}.ADVISORY.API"
-        self._listener = listener
-        self._limits = limits
+    def __init__(self, settings: ConnectionSettings, name: str, listener: AuditListener, limits: Limits, mode: AuditMode) -> None:
+        def take(_: str, data: bytes) -> bool:
+            heard = read_change(data)
+            if heard is not None:
+                listener.heard(heard)
+            return True
+
+        super().__init__(
+            what="the API audit",
+            settings=settings,
+            name=name,
+            subjects=(f"{settings.js_event_prefix or JETSTREAM_EVENTS}.ADVISORY.API",),
+            listener=Listener(take=take, lost=listener.lost, state=listener.state),
+            limits=limits,
+            stays=mode is AuditMode.ON,
+        )
         self._mode = mode
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Listens from now on; returns before the first answer of a server."""
+    async def start(self, *, at_once: bool = False) -> None:
+        """Listens from now on, unless it is off."""
         if self._mode is AuditMode.OFF:
-            self._tell("off")
-            return
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="api-audit")
-        self._task.add_done_callback(_report)
-
-    async def stop(self) -> None:
-        """Ends for good."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                connection = await Connection.start(self._settings, self._name)
-            except NatsError as error:
-                log.warning("audit.refused", error=str(error))
-                self._tell("denied")
-                await asyncio.sleep(self._limits.retry)
-                continue
-            async with connection:
-                connection.on_state_change(self._on_state_change)
-                await self._listen(connection)
-
-    async def _listen(self, connection: Connection) -> None:
-        tap = await self._tap(connection)
-        while True:
-            if not await self._too_much(connection, tap):
-                continue
-            await connection.unsubscribe(tap)
-            self._tell("shed")
-            log.warning("audit.shed", rate=round(self.rate), budget=self._limits.budget)
-            tap = await self._try_again(connection)
-            self._tell("on")
-            self._listener.lost("the API audit was not listened to while it was too much")
-
-    async def _try_again(self, connection: Connection) -> Tap:
-        """Returns when a trial stayed within the budget."""
-        while True:
-            await asyncio.sleep(self._limits.retry)
-            tap = await self._tap(connection)
-            await self._measure(self._limits.trial)
-            if self.rate <= self._limits.budget:
-                return tap
-            await connection.unsubscribe(tap)
-
-    async def _tap(self, connection: Connection) -> Tap:
-        tap = await connection.tap(self._subject, self._take, calm=True)
-        with suppress(NatsError):  # lost meanwhile: it is subscribed again on the next link
-            await connection.flush()
-        return tap
-
-    async def _too_much(self, connection: Connection, tap: Tap) -> bool:
-        """Counts for one window, and says whether it is to be shed."""
-        if tap.denied:
-            self._tell("denied")
+            self.tell("off")
         else:
-            self._tell("on" if connection.connected else "off")
-        await self._measure(self._limits.window)
-        return self._mode is AuditMode.AUTO and self.rate > self._limits.budget
-
-    async def _measure(self, seconds: float) -> None:
-        before, started = self.heard, time.monotonic()
-        await asyncio.sleep(seconds)
-        self.rate = (self.heard - before) / (time.monotonic() - started)
-
-    def _take(self, _: str, data: bytes) -> None:
-        self.heard += 1
-        heard = read_change(data)
-        if heard is not None:
-            self._listener.heard(heard)
-
-    def _on_state_change(self, connected: bool) -> None:  # noqa: FBT001 - a StateListener
-        if self.state == "shed":
-            return
-        if not connected:
-            self._tell("off")
-        else:
-            self._listener.lost("the API audit's connection was away")
-
-    def _tell(self, state: str) -> None:
-        if state != self.state:
-            self.state = state
-            self._listener.state(state, self.rate)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("audit.failed", exc_info=task.exception())
+            await super().start(at_once=at_once)

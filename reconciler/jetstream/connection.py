@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -106,7 +106,7 @@ class Connection:
         """Returns as soon as the connection is up."""
         await self._up.wait()
 
-    async def request(
+    async def request(  # noqa: PLR0913 - all that a request is made of
         self,
         subject: str,
         payload: bytes = b"",
@@ -114,11 +114,12 @@ class Connection:
         timeout: float | None = None,  # noqa: ASYNC109 - one timer per request keeps pipelining cheap
         headers: Mapping[str, str] | None = None,
         write: bool = False,
+        at_once: bool = False,
     ) -> Reply:
         """Sends a request now or not at all, and returns its reply.
 
-        With `write`, it is sent before anything else can happen, and a timeout also makes sure that nothing of it can still
-        arrive later.
+        With `at_once`, it is sent before anything else can happen. So it is with `write`, where a timeout also makes sure that
+        nothing of it can still arrive later.
         Raises NotSent, NoAnswer, NoResponders or AccessDenied.
         """
         link = self._link
@@ -126,7 +127,7 @@ class Connection:
             msg = f"{subject}: not connected"
             raise NotSent(msg)
         try:
-            return await link.request(subject, payload, timeout or self.settings.timeout, headers, at_once=write)
+            return await link.request(subject, payload, timeout or self.settings.timeout, headers, at_once=at_once or write)
         except NoAnswer:
             if write and not link.lost:
                 await link.settle()
@@ -187,16 +188,28 @@ class Connection:
         if self._link is not None:
             await self._link.subscribe(subscription)
 
+    async def another(self, on_lost: Callable[[Link], None]) -> Link:
+        """A link of its own to one of the same servers, which does not come back; raises Unreachable."""
+        return await self._dialed(on_lost, ())
+
     async def _establish(self) -> None:
         """One round over the servers; the first that lets us in is taken."""
+        link = await self._dialed(self._on_lost, self._subscriptions)
+        self._servers.learn(link.url, link.info)
+        self._server = link.server
+        self._link = link
+        self._met = True
+        self._up.set()
+
+    async def _dialed(self, on_lost: Callable[[Link], None], subscriptions: Iterable[Subscription | Tap]) -> Link:
         reasons: list[str] = []
         kind = Unreachable
         urls = self._servers.in_turn()
         share = replace(self.settings, timeout=max(_LEAST_TIMEOUT, self.settings.timeout / len(urls)))
         for url in urls:
             try:
-                link = await Link.open(share, url, self.name, self._on_lost)
-                for subscription in self._subscriptions:
+                link = await Link.open(share, url, self.name, on_lost)
+                for subscription in subscriptions:
                     await link.subscribe(subscription)
             except Unreachable as error:
                 reasons.append(str(error))
@@ -205,12 +218,7 @@ class Connection:
             if link.lost:
                 reasons.append(f"{redact(url)} closed the connection right after the login")
                 continue
-            self._servers.learn(url, link.info)
-            self._server = link.server
-            self._link = link
-            self._met = True
-            self._up.set()
-            return
+            return link
         raise kind("; ".join(dict.fromkeys(reasons)))
 
     def _on_lost(self, link: Link) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconciler.jetstream.api import AnswerListener, JetStreamApi
+from reconciler.jetstream.api import AnswerListener, JetStreamApi, Sender
 from reconciler.jetstream.connection import Connection
 
 ApiOf = Callable[[str], JetStreamApi]
@@ -15,16 +15,26 @@ ApiOf = Callable[[str], JetStreamApi]
 
 
 class DomainApis:
-    """`apis("")` is the API the connection's settings name, `apis("leaf")` that of the domain `leaf`."""
+    """`apis("")` is the API the connection's settings name, `apis("leaf")` that of the domain `leaf`.
 
-    def __init__(self, connection: Connection, on_answer: AnswerListener | None = None) -> None:
+    With a `sender`, requests go its way and not over the connection.
+    """
+
+    def __init__(self, connection: Connection, on_answer: AnswerListener | None = None, *, sender: Sender | None = None) -> None:
         self.connection = connection
         self._on_answer = on_answer
-        self._home = JetStreamApi.from_settings(connection, on_answer)
+        self._sender = sender
+        self._home = JetStreamApi.from_settings(connection, on_answer, sender=sender)
         self._apis = {"": self._home}
+
+    def through(self, sender: Sender) -> DomainApis:
+        """The same APIs, asked another way."""
+        return DomainApis(self.connection, self._on_answer, sender=sender)
 
     def __call__(self, domain: str) -> JetStreamApi:
         """The API of a domain; the same object each time."""
         if domain not in self._apis:
-            self._apis[domain] = JetStreamApi(self.connection, domain=domain, budget=self._home.budget, on_answer=self._on_answer)
+            self._apis[domain] = JetStreamApi(
+                self.connection, domain=domain, budget=self._home.budget, on_answer=self._on_answer, sender=self._sender
+            )
         return self._apis[domain]

@@ -1,4 +1,4 @@
-"""Hints: what somebody else may just have changed, from advisories and from the API audit.
+"""Hints: what somebody else may just have changed, from advisories and from the API audit, each on a connection of its own.
 
 A hint says where to look, never what is there. The same change may be hinted at twice: by an advisory at once, and by the
 audit with its author. A consumer's update is only in the audit.
@@ -12,14 +12,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from reconciler.jetstream.advisories import AUDITED, Advisories, Home, OwnWrites
-from reconciler.jetstream.audit import Audit, AuditLimits, AuditListener, AuditMode, Heard
+from reconciler.jetstream.advisories import AUDITED, Home, OwnWrites, advisories
+from reconciler.jetstream.audit import Audit, AuditListener, AuditMode, Heard
 from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.overhearing import Limits
 from reconciler.model.identity import Key
 from reconciler.plan.change import Author
 from reconciler.procedures.requests import Write
 
-__all__ = ["AuditLimits", "AuditMode", "Hint", "HintListener", "Hints"]
+__all__ = ["AuditMode", "Hint", "HintListener", "Hints", "Limits"]
+
+FEW = Limits(window=1.0, retry=15.0, trial=1.0)
+"""What advisories may be; what is more is replaced by a look at everything now, and another each time it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +49,47 @@ class HintListener:
 
 
 class Hints:
-    """The hints of one connection's account, its audit on a connection of its own (same settings, `<name>-audit`)."""
+    """The hints of one connection's account, on connections `<name>-hints` and `<name>-audit` with the same settings.
+
+    So whoever publishes advisories, be it a flood of forged ones, fills no pipe that answers come through.
+    """
 
     def __init__(
         self,
         connection: Connection,
         listener: HintListener,
         mode: AuditMode = AuditMode.AUTO,
-        limits: AuditLimits | None = None,
+        limits: Limits | None = None,
+        advised: Limits = FEW,
     ) -> None:
         self._connection = connection
         self._listener = listener
-        self._listening = False
         self._home = Home(connection)
         self._own = OwnWrites(self._home)
-        self._advisories = Advisories(connection, self._home, self._on_advisory)
+        self.advisories = advisories(self._home, f"{connection.name}-hints", self._on_advisory, listener.on_lost, advised)
         ears = AuditListener(heard=self._on_audited, lost=listener.on_lost, state=listener.on_audit)
         name = f"{connection.name}-audit"
-        self.audit = Audit(connection.settings, name, ears, limits or AuditLimits(), mode)
+        self.audit = Audit(connection.settings, name, ears, limits or Limits(), mode)
 
     async def start(self) -> None:
         """Hints come from now on, whether or not a server is there yet."""
-        self._listening = True
-        self._connection.on_state_change(self._on_state_change)
-        await self._advisories.start()
+        await self.advisories.start(at_once=self._connection.connected)
         await self.audit.start()
 
     async def stop(self) -> None:
         """Nothing comes any more."""
-        self._listening = False
         await self.audit.stop()
-        await self._advisories.stop()
+        await self.advisories.stop()
 
     def expecting(self, write: Write) -> AbstractContextManager[None]:
         """`with hints.expecting(write):` around sending it, so that what servers say of it is no hint."""
         return self._own.expecting(write)
 
-    def _on_advisory(self, operation: str, key: Key) -> None:
-        if not self._own.claim(operation, key):
-            self._hint(key, None)
+    def _on_advisory(self, operation: str, key: Key) -> bool:
+        if self._own.claim(operation, key):
+            return False
+        self._hint(key, None)
+        return True
 
     def _on_audited(self, heard: Heard) -> None:
         key = self._home.key(heard.key)
@@ -99,7 +105,3 @@ class Hints:
             key = replace(key, domain=self._home.domain)
         if wants(key):
             self._listener.on_hint(Hint(key, author))
-
-    def _on_state_change(self, connected: bool) -> None:  # noqa: FBT001 - a StateListener
-        if connected and self._listening:
-            self._listener.on_lost("the connection was away")

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.errors import MESSAGE_NOT_FOUND, ApiError
+from reconciler.errors import MESSAGE_NOT_FOUND, ApiError, NotSent
 from reconciler.jetstream.api import JetStreamApi, raise_for_error
 from reconciler.model.api import JETSTREAM_API
 from reconciler.model.buckets import KeyValueSpec, compile_key_value
@@ -46,6 +46,10 @@ class KeyValueBucket:
         self.stream = Key("KeyValue", bucket).stream_name
         self._api = api
         self._timeout = timeout
+        self.kept_by = ""
+        """The server that leads the stream behind it, as of the last look."""
+        self.unused = True
+        """Nobody had ever written anything into it at the last look."""
         # Into another domain or account the writes travel through its API prefix, as in every NATS client.
         self._prefix = f"$KV.{bucket}" if api.prefix == JETSTREAM_API else f"{api.prefix}.$KV.{bucket}"
 
@@ -58,7 +62,18 @@ class KeyValueBucket:
                 return None
             raise
         config: dict[str, Any] = info["config"]
+        self.kept_by = (info.get("cluster") or {}).get("leader", "")
+        self.unused = info["state"]["last_seq"] == 0
         return config
+
+    async def note(self, name: str, text: str, patience: float) -> None:
+        """Writes something into the metadata of the stream behind the bucket; raises NatsError."""
+        config = await self.config()
+        if config is None:
+            msg = f"the bucket {self.bucket} is gone"
+            raise NotSent(msg)
+        changed = {**config, "metadata": {**(config.get("metadata") or {}), name: text}}
+        await self._api.call(f"STREAM.UPDATE.{self.stream}", changed, write=True, timeout=patience)
 
     async def create_bucket(self, max_age: float, description: str = "") -> dict[str, Any]:
         """Creates the bucket, on three peers where a cluster has them; values vanish `max_age` seconds after their last write."""
@@ -74,6 +89,8 @@ class KeyValueBucket:
         else:
             reply = await self._api.create_stream(self.stream, config)
         created: dict[str, Any] = reply["config"]
+        if not self._api.connection.server.cluster:
+            await self.config()  # who keeps it is in no other answer
         return created
 
     async def get(self, key: str) -> Entry | None:

@@ -6,8 +6,9 @@ one fenced, so nobody ever ends the lease of a successor.
 
 Invariant: the holder stops by its own clock, counted from BEFORE the request that renewed the lease was sent, and a margin
 before the server forgets it. Hence a successor never overlaps with a holder that still believes, not even one that was frozen.
-What no lease can stop is the one request already on its way when a process freezes. Of a holder that is cut off nothing is
-left on its way: when its time is over, it takes its connection with it.
+What no lease can stop is the one request already on its way when a process freezes: behind the lease stands the fence
+(`jetstream.fence`), and who has one holds the lease only when it is passed. Of a holder that is cut off nothing is left on its
+way: when its time is over, it takes its connections with it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 import orjson
 import structlog
@@ -28,7 +29,9 @@ import structlog
 from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import Clock, SystemClock
+from reconciler.jetstream.fence import Fence, parse_links, recorded
 from reconciler.jetstream.kv import Entry, KeyValueBucket
+from reconciler.jetstream.term import LinkName
 from reconciler.model.units import SECOND
 
 TTL = 10.0
@@ -48,6 +51,9 @@ _SETTLE = 20
 _NOTICE = 0.5
 """Of the TTL: how long a successor waits after somebody else ended the lease, so that a holder that lives after all notices."""
 _EVICTED = b"evicted"
+_UNSURE = b"unsure"
+"""What a holder says that does not know what became of a change of its."""
+_NAME_IN_USE = 10058
 _RELEASE_ATTEMPTS = 2
 
 log = structlog.get_logger(__name__)
@@ -70,6 +76,8 @@ class Holder:
     """The revision of those manifests."""
     at: str = field(default_factory=_now)
     """Since when, by its own clock."""
+    links: tuple[LinkName, ...] = ()
+    """Over which connections its changes may be on their way."""
 
     def encode(self) -> bytes:
         """The value of the key."""
@@ -84,7 +92,8 @@ class Holder:
             document = None
         if not isinstance(document, dict):
             return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
-        return cls(**{name: document[name] for name in cls.__slots__ if name in document})
+        links = parse_links(document.get("links") or []) or ()
+        return cls(**{name: document[name] for name in cls.__slots__ if name in document} | {"links": links})
 
     def __str__(self) -> str:
         source = f", manifests {self.source}" if self.source else ""
@@ -113,8 +122,15 @@ def bucket_name(owner: str) -> str:
 class KvLease:
     """The write lease of one owner, for one process."""
 
-    def __init__(
-        self, api: JetStreamApi, owner: str, holder: Holder | None = None, *, ttl: float = TTL, clock: Clock | None = None
+    def __init__(  # noqa: PLR0913 - and all that tests need
+        self,
+        api: JetStreamApi,
+        owner: str,
+        holder: Holder | None = None,
+        *,
+        ttl: float = TTL,
+        clock: Clock | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self.owner = owner
         self.holder = holder or Holder()
@@ -122,9 +138,17 @@ class KvLease:
         self._bucket = KeyValueBucket(api, bucket_name(owner), timeout=ttl / _REQUESTS)
         self._connection = api.connection
         self._clock: Clock = clock or SystemClock()
+        self._fence = fence
         self._revision = 0
+        self._recorded: tuple[LinkName, ...] | None = None
+        """The links of the last term, as they were written down beside the entry when the bucket was looked at."""
         self._deadline = float("-inf")
         self._renewer: asyncio.Task[str] | None = None
+
+    @property
+    def holder_id(self) -> str:
+        """This process, as nobody else is called."""
+        return self.holder.holder
 
     def held(self) -> bool:
         """Whether this process may write now."""
@@ -149,8 +173,8 @@ class KvLease:
             started = self._clock.monotonic()
             entry = await self._bucket.get(_KEY)
             if entry is None or self._takeable(entry):
-                self.holder = replace(self.holder, at=_now())
-                if await self._write(entry.revision if entry else 0, started):
+                before = self._before(entry, other)
+                if await self._enter(entry, before, started):
                     break
             elif started >= give_up:
                 raise LeaseHeld((self._held_by(entry),))
@@ -163,6 +187,12 @@ class KvLease:
             await self._clock.sleep(self.ttl / _SETTLE)
         elif entry is not None and entry.value == _EVICTED:
             await self._clock.sleep(self.ttl * _NOTICE)
+        if self._fence is not None:
+            await self._pass(self._fence, before)
+
+    async def settled(self) -> bool:
+        """Whether it is proven that nothing can land any more of what got no answer in this term."""
+        return self._fence is not None and self.held() and await self._fence.settled(self._bucket)
 
     async def until_lost(self) -> str:
         """Returns when the lease is no longer ours, with the reason."""
@@ -178,13 +208,17 @@ class KvLease:
     async def release(self) -> None:
         """Gives the lease back, so that the next one need not wait; never touches a successor's."""
         await self._stop_renewing()
+        note = b""
+        if self._fence is not None:
+            await self._fence.end()
+            note = _UNSURE if self._fence.term.silent else b""
         revision, self._deadline = self._revision, float("-inf")
         if not revision:
             return
         self._revision = 0
         try:
             for _ in range(_RELEASE_ATTEMPTS):
-                if await self._bucket.delete(_KEY, revision):
+                if await self._bucket.delete(_KEY, revision, note):
                     return
                 entry = await self._bucket.get(_KEY)  # a renewal may have been stored without our seeing its answer
                 if entry is None or not self._is_ours(entry):
@@ -224,11 +258,72 @@ class KvLease:
     async def _prepare_bucket(self) -> None:
         config = await self._bucket.config()
         if config is None:
-            config = await self._bucket.create_bucket(self.ttl, f"write lease of reconciler, owner {self.owner}")
+            config = await self._made_bucket()
         if not config.get("max_age"):
             reason = f"lease bucket {self._bucket.bucket} has no TTL: a crashed holder would keep it for ever; set max age 10s"
             raise Refused((reason,))
         self.ttl = config["max_age"] / SECOND
+        self._recorded = recorded(config)
+
+    async def _made_bucket(self) -> dict[str, Any]:
+        try:
+            return await self._bucket.create_bucket(self.ttl, f"write lease of reconciler, owner {self.owner}")
+        except ApiError as error:
+            config = await self._bucket.config() if error.err_code == _NAME_IN_USE else None
+            if config is None:
+                raise
+            return config  # somebody else has made it in the meantime, and noted something in it
+
+    def _before(self, entry: Entry | None, other: Entry | None) -> tuple[LinkName, ...] | None:
+        """The links over which the term before may have something on its way; None: nobody knows them.
+
+        As its last entry says, or as they were written down; none if it said so itself, or if there was none.
+        """
+        if entry is not None and entry.deleted and not entry.value:
+            return ()
+        last = other if entry is None or entry.deleted else entry
+        if last is not None:
+            return Holder.decode(last.value).links or None
+        return () if self._bucket.unused else self._recorded
+
+    async def _enter(self, entry: Entry | None, before: tuple[LinkName, ...] | None, started: float) -> bool:
+        """Takes the lease, if this is still its entry; behind a fence, what it waits for stays named for whoever comes next."""
+        self.holder = replace(self.holder, at=_now(), links=())
+        if self._fence is not None:
+            own = await self._fence.open(self._bucket, self._announce, self.held)
+            if before is not None:
+                self.holder = replace(self.holder, links=(own, *before))
+        if await self._write(entry.revision if entry else 0, started):
+            return True
+        if self._fence is not None:
+            await self._fence.end()
+        return False
+
+    async def _pass(self, fence: Fence, before: Collection[LinkName] | None) -> None:
+        """Returns when the fence is passed; raises LeaseLost when the lease is lost first."""
+        passing = asyncio.create_task(fence.behind(self._bucket, before))
+        renewer = self._renewer
+        try:
+            await asyncio.wait({passing, *([renewer] if renewer else [])}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not passing.done():
+                passing.cancel()
+                await asyncio.gather(passing, return_exceptions=True)
+        if passing.cancelled():
+            msg = f"the write lease of {self.owner} was lost before it was known that nothing of the leader before can land"
+            raise LeaseLost(msg)
+        passing.result()
+        self.holder = replace(self.holder, links=fence.term.names)  # the next renewal writes it
+        fence.term.admit()
+
+    async def _announce(self, links: tuple[LinkName, ...]) -> None:
+        """Rewrites our entry, and what outlasts it; raises LeaseLost."""
+        self.check()
+        self.holder = replace(self.holder, links=links)
+        started = self._clock.monotonic()
+        if not (await self._write(self._revision, started) or await self._renew_over_own(started)):
+            msg = f"the write lease of {self.owner} was taken by another process"
+            raise LeaseLost(msg)
 
     async def _write(self, revision: int, started: float) -> bool:
         """Writes our name over that revision; `started` is from before the request, so the lease is never overestimated."""
@@ -268,6 +363,8 @@ class KvLease:
         return max(0.0, self._deadline - self._clock.monotonic())
 
     def _lost(self, reason: str) -> str:
+        if self._fence is not None:
+            self._fence.cut()
         log.error("lease.lost", owner=self.owner, reason=reason)
         return reason
 

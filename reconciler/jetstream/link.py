@@ -76,9 +76,8 @@ class Link:
         """Sends a request and waits for its reply; `at_once`: not even its own client keeps it for a moment."""
         reply_subject, future = self._inbox.expect(subject, timeout)
         try:
-            await self._client.publish(subject, payload, reply=reply_subject, headers=dict(headers) if headers else None)
-            if at_once:
-                self._client.push()
+            publish = self._client.publish_at_once if at_once else self._client.publish
+            await publish(subject, payload, reply_subject, dict(headers) if headers else None)
             return await future
         except nats.errors.Error as error:
             msg = f"{subject}: {str(error).removeprefix('nats: ')}"

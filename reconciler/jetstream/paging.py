@@ -62,7 +62,7 @@ class ByteBudget:
     def _withdraw(self, size: int, turn: asyncio.Future[None]) -> None:
         if turn.done() and not turn.cancelled():
             self._release(size)  # its turn had come in the moment of cancelling
-        else:
+        elif (size, turn) in self._queue:  # else it was passed over already, as one that had gone away
             self._queue.remove((size, turn))
             self._admit()
 

@@ -6,8 +6,10 @@ Invariant: `Absent` is said only where the server said it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
+
+import orjson
 
 from reconciler.errors import ApiError
 from reconciler.jetstream.api import JetStreamApi
@@ -16,7 +18,7 @@ from reconciler.jetstream.domains import ApiOf
 from reconciler.jetstream.refresh import refresh
 from reconciler.jetstream.snapshot import snapshot
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, Patch
+from reconciler.model.live import Live, LiveConsumer, Patch
 from reconciler.model.wanted import Wanted
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, LastCopied, Message, NextMessage, Read, StreamInfo
 
@@ -40,7 +42,7 @@ class JetStreamReader:
         return await refresh(self._api_of, live, keys, self._now)
 
     async def read(self, read: Read) -> Fact:
-        """One answer; `Absent` only when the server said so."""
+        """One answer; `Absent` only when the server said so. What is asked of one resource is waited for, and sent at once."""
         try:
             return await self._answer(read)
         except ApiError as error:
@@ -48,12 +50,26 @@ class JetStreamReader:
                 return Absent()
             raise
 
+    async def changed(self, consumer: Key, before: LiveConsumer) -> Fact | None:
+        """What is said of a consumer; None: the very same as before."""
+        try:
+            raw = await self._consumer_info(consumer)
+        except ApiError as error:
+            if error.absent:
+                return Absent()
+            raise
+        return None if before.shown_by(raw) else orjson.loads(raw)
+
+    def _consumer_info(self, consumer: Key) -> Awaitable[bytes]:
+        return self._api_of(consumer.domain).call_raw(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", at_once=True)
+
     async def _answer(self, read: Read) -> Fact:
         match read:
             case StreamInfo(stream, subjects):
                 return await _stream_info(self._api_of(stream.domain), stream.stream_name, subjects)
             case ConsumerInfo(consumer):
-                return await self._api_of(consumer.domain).consumer_info(consumer.stream, consumer.name)
+                info: dict[str, Any] = orjson.loads(await self._consumer_info(consumer))
+                return info
             case NextMessage(stream, subject, seq):
                 found = await self._api_of(stream.domain).next_message(stream.stream_name, subject, seq)
                 return Message(*found) if found else Absent()
@@ -65,7 +81,8 @@ class JetStreamReader:
 async def _stream_info(api: JetStreamApi, name: str, subjects: str) -> dict[str, Any]:
     """INFO; the counts per subject come in pages, which are put together."""
     if not subjects:
-        return await api.stream_info(name)
+        info: dict[str, Any] = orjson.loads(await api.call_raw(f"STREAM.INFO.{name}", at_once=True))
+        return info
     info = await api.stream_info(name, subjects)
     counts: dict[str, int] = info["state"].get("subjects") or {}
     while counts and len(counts) < info.get("total", 0):

@@ -21,11 +21,15 @@ class ServerIdentity:
 
     version: str = ""
     name: str = ""
+    id: str = ""
+    """Of this life of the server."""
     cluster: str = ""
     domain: str = ""
     jetstream: bool = False
     api_level: int | None = None
     """JetStream API level; None where the greeting does not carry it (2.11: ask `$JS.API.INFO`)."""
+    max_payload: int = 0
+    """The largest message that it takes, headers included; 0: it does not say."""
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> Self:
@@ -33,10 +37,12 @@ class ServerIdentity:
         return cls(
             version=info.get("version", ""),
             name=info.get("server_name", ""),
+            id=info.get("server_id", ""),
             cluster=info.get("cluster", ""),
             domain=info.get("domain", ""),
             jetstream=bool(info.get("jetstream")),
             api_level=info.get("api_lvl"),
+            max_payload=info.get("max_payload", 0),
         )
 
 
@@ -68,10 +74,17 @@ class ServerList:
         self._discovered = [f"{at.scheme}://{login[0]}{login[1]}{member}" for member in members]
 
 
+def _why_not(url: str, error: ValueError) -> str:
+    """What is wrong with it, without a word of a login."""
+    if redact(url) == url:
+        return str(error)
+    return "in a password, / ? # , @ : and spaces are written %2F %3F %23 %2C %40 %3A %20; or give --user and --password"
+
+
 def _checked(url: str) -> str:
     try:
         urlsplit(url).port  # noqa: B018 - parsed when read
     except ValueError as error:
-        msg = f"not a server URL: {redact(url)} ({error}); expected e.g. nats://host:4222"
-        raise Unreachable(msg) from error
+        msg = f"not a server URL: {redact(url)} ({_why_not(url, error)}); expected e.g. nats://host:4222"
+        raise Unreachable(msg) from None
     return url

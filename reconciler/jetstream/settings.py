@@ -19,7 +19,11 @@ DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_TIMEOUT = 5.0
 REDACTED = "***"
 
-_USERINFO = re.compile(r"""(^|://|[\s,"'])[^/\s,"']+@""")
+_AFTER_SCHEME = re.compile(r"(?<=://)")
+_BARE = re.compile(r"""(^|[\s,"'])[^/\s,"']+@""")
+_NO_PORT = re.compile(r"^([^:/?#,\s\[]*):(?!\d{1,5}(?!\d))\S*")
+_SEED = re.compile(r"\bS[UAONCX][A-Z2-7]{56}\b")
+"""A private key as NATS writes it."""
 _BARE_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -127,8 +131,26 @@ def resolve(flags: Mapping[str, str | bool | None], environ: Mapping[str, str], 
 
 
 def redact(text: str) -> str:
-    """The text with `user:password@` and `token@` in URLs replaced."""
-    return _USERINFO.sub(rf"\g<1>{REDACTED}@", text)
+    """The text without the logins of its URLs and without private keys.
+
+    A password may hold anything, also what ends it for whoever reads URLs as their standard says: what stands between `://` and
+    the last `@` that can belong to it is a login, and so is what should be a port and is not.
+    """
+    first, *others = _AFTER_SCHEME.split(without_keys(text))
+    if not others:
+        return _without_login(first)
+    first = _BARE.sub(rf"\1{REDACTED}@", first)
+    return first + "".join(_NO_PORT.sub(rf"\1:{REDACTED}", _without_login(other)) for other in others)
+
+
+def without_keys(text: str) -> str:
+    """The text without private keys."""
+    return _SEED.sub(REDACTED, text) if "S" in text else text
+
+
+def _without_login(text: str) -> str:
+    login, at, rest = text.rpartition("@")
+    return f"{REDACTED}@{rest}" if at and login else text
 
 
 def seconds(text: str) -> float:
@@ -168,13 +190,16 @@ def _overridden_logins(picked: Mapping[str, tuple[str, str]]) -> set[str]:
 def _shown(option: _Option, value: str) -> str:
     if option.secret:
         return REDACTED if value else ""
-    return redact(value)
+    return ",".join(map(redact, value.split(",")))
 
 
 def _settings(values: Mapping[str, str]) -> ConnectionSettings:
     servers = tuple(server.strip() for server in values["server"].split(",") if server.strip())
     if not servers:
         msg = "no server to connect to: --server is empty"
+        raise UsageError(msg)
+    if _SEED.search(values["nkey"]):
+        msg = "--nkey is the name of a file with the seed, and what was given is a seed itself: write it into a file of your own"
         raise UsageError(msg)
     if bool(values["tlscert"]) != bool(values["tlskey"]):
         msg = "a client certificate needs both --tlscert and --tlskey"

@@ -11,6 +11,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -55,10 +56,9 @@ async def snapshot(api_of: ApiOf, wanted: Wanted, now: Callable[[], int], before
 
 
 def _weakest(servers: list[Server]) -> Server:
-    """The first one, with the lowest level of all: a plan must not need more than every domain can do."""
-    first = servers[0]
-    level = min(server.level for server in servers)
-    return Server(first.version, level, first.cluster, first.domain, first.clustered)
+    """The first one, with the lowest level and the smallest requests of all: a plan must not need more than each can do."""
+    sizes = (server.max_payload for server in servers if server.max_payload)
+    return replace(servers[0], level=min(server.level for server in servers), max_payload=min(sizes, default=0))
 
 
 class _Look:
@@ -116,7 +116,7 @@ async def list_consumers(
         listed, between = split_page(page)
         for raw in between:
             known = before.get(_name_in(raw)) if before else None
-            consumer = (known and known.seen_again(raw)) or LiveConsumer.seen(orjson.loads(raw), raw)
+            consumer = (known and known.seen_again(raw)) or LiveConsumer.read(raw)
             found[consumer.name] = consumer
         for info in listed["consumers"] or ():
             consumer = LiveConsumer.seen(info)
@@ -174,4 +174,5 @@ def server_facts(greeting: ServerIdentity, account: Mapping[str, Any]) -> Server
         cluster=greeting.cluster,
         domain=account.get("domain", "") or greeting.domain,
         clustered=bool(greeting.cluster),
+        max_payload=greeting.max_payload,
     )

@@ -46,6 +46,7 @@ class WireClient(Client):
         self._ending: asyncio.Task[None] | None = None
         self._taps: dict[int, Tap] = {}
         self._resting = False
+        self._pushing = False
 
     async def tap(self, tap: Tap) -> WireSubscription:
         """Subscribes so that each message goes straight from the parser to the taker."""
@@ -66,15 +67,20 @@ class WireClient(Client):
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
         return True
 
-    def push(self) -> None:
-        """Hands all that waits to be sent to the kernel at once: a process that freezes now sends none of it when it wakes.
+    async def publish_at_once(self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None) -> None:
+        """Hands a message, with all that waits to be sent, to the kernel: a process that freezes now sends none of it later.
 
         On a websocket, whose frames are aiohttp's, it still waits for its turn.
         """
-        if self._pending and isinstance(self._transport, TcpTransport):
-            self._transport.writelines(self._pending)  # type: ignore[no-untyped-call]  # untyped in nats-py
-            self._pending = []
-            self._pending_data_size = 0
+        self._pushing = isinstance(self._transport, TcpTransport)
+        try:
+            await self.publish(subject, payload, reply, headers)
+        finally:
+            self._pushing = False
+            if self._pending and isinstance(self._transport, TcpTransport):
+                self._transport.writelines(self._pending)  # type: ignore[no-untyped-call]  # untyped in nats-py
+                self._pending = []
+                self._pending_data_size = 0
 
     def lost(self) -> None:
         """Drops what was not sent and tells the owner, once."""
@@ -114,6 +120,10 @@ class WireClient(Client):
         """The TCP (or TLS) transport, where there is one."""
         writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None  # noqa: SLF001
         return writer.transport if writer is not None else None  # type: ignore[return-value]  # a WriteTransport by its type
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - as nats-py has it
+        """Wakes whoever sends what waits; not for what is sent at once."""
+        return await super()._flush_pending(force_flush) if force_flush or not self._pushing else None
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         tap = self._taps.get(sid)

@@ -5,9 +5,11 @@ Invariant: a configuration is sent byte by byte as it was planned.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
-from reconciler.jetstream.api import JetStreamApi
+from reconciler.errors import TooLarge
+from reconciler.jetstream.api import JetStreamApi, consumer_request, size_of
 from reconciler.jetstream.domains import ApiOf
 from reconciler.procedures.consumer import RESET_LEVEL
 from reconciler.procedures.requests import (
@@ -21,48 +23,82 @@ from reconciler.procedures.requests import (
     UpdateConsumer,
     UpdateStream,
     Write,
+    changed_by,
+    changes_what_exists,
 )
+
+_OfStream = CreateStream | UpdateStream | DeleteStream | PurgeStream
+_OfConsumer = CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer
+_Put = CreateStream | UpdateStream | CreateConsumer | UpdateConsumer
+_AROUND = 4096
+"""More bytes than a request takes beside its configuration: a name has at most 255 characters."""
 
 
 class JetStreamWriter:
-    """Writes through the APIs of all domains."""
+    """Writes through the APIs of all domains; what changes what exists may go another way (see `jetstream.term`)."""
 
-    def __init__(self, api_of: ApiOf) -> None:
+    def __init__(self, api_of: ApiOf, changes_of: ApiOf | None = None) -> None:
         self._api_of = api_of
+        self._changes_of = changes_of or api_of
 
-    async def write(self, write: Write, level: int = 0) -> dict[str, Any]:
+    def fits(self, write: Write, level: int = 0) -> None:
+        """Raises TooLarge for what the server would cut the connection for."""
+        key = changed_by(write)
+        most = self._api_of(key.domain).connection.server.max_payload
+        if not most or len(_config(write)) + _AROUND <= most:
+            return  # nearly always
+        size = size_of(_body(write), level)
+        if size > most:
+            raise TooLarge(key, size, most)
+
+    def write(self, write: Write, level: int = 0) -> Awaitable[dict[str, Any]]:
         """The server's answer; with a `level`, the server is asked to refuse when its own is lower."""
-        if isinstance(write, CreateStream | UpdateStream | DeleteStream | PurgeStream):
-            return await _write_stream(self._api_of(write.stream.domain), write, level)
-        return await _write_consumer(self._api_of(write.consumer.domain), write, level)
+        api_of = self._changes_of if changes_what_exists(write) else self._api_of
+        if isinstance(write, _OfStream):
+            return _write_stream(api_of(write.stream.domain), write, level)
+        return _write_consumer(api_of(write.consumer.domain), write, level)
 
 
-async def _write_stream(
-    api: JetStreamApi, write: CreateStream | UpdateStream | DeleteStream | PurgeStream, level: int
-) -> dict[str, Any]:
+def _config(write: Write) -> bytes:
+    """The configuration that is sent; empty where there is none."""
+    return write.config if isinstance(write, _Put) else b""
+
+
+def _body(write: Write) -> bytes:
+    """What is sent, where that may be much."""
+    match write:
+        case CreateStream(_, config) | UpdateStream(_, config):
+            return config
+        case CreateConsumer(key, config):
+            return consumer_request(key.stream, "create", config)
+        case UpdateConsumer(key, config):
+            return consumer_request(key.stream, "update", config)
+        case _:
+            return b""
+
+
+def _write_stream(api: JetStreamApi, write: _OfStream, level: int) -> Awaitable[dict[str, Any]]:
     match write:
         case CreateStream(key, config):
-            return await api.create_stream(key.stream_name, config, level=level)
+            return api.create_stream(key.stream_name, config, level=level)
         case UpdateStream(key, config):
-            return await api.update_stream(key.stream_name, config, level=level)
+            return api.update_stream(key.stream_name, config, level=level)
         case DeleteStream(key):
-            return await api.delete_stream(key.stream_name, level=level)
+            return api.delete_stream(key.stream_name, level=level)
         case PurgeStream(key, before, subject):
             narrowed = {} if subject in ("", ">") else {"filter": subject}
-            return await api.purge_stream(key.stream_name, {"seq": before, **narrowed})
+            return api.purge_stream(key.stream_name, {"seq": before, **narrowed})
 
 
-async def _write_consumer(
-    api: JetStreamApi, write: CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer, level: int
-) -> dict[str, Any]:
+def _write_consumer(api: JetStreamApi, write: _OfConsumer, level: int) -> Awaitable[dict[str, Any]]:
     match write:
         case CreateConsumer(key, config):
-            return await api.create_consumer(key.stream, key.name, config, level=level)
+            return api.create_consumer(key.stream, key.name, config, level=level)
         case UpdateConsumer(key, config):
-            return await api.update_consumer(key.stream, key.name, config, level=level)
+            return api.update_consumer(key.stream, key.name, config, level=level)
         case DeleteConsumer(key):
-            return await api.delete_consumer(key.stream, key.name, level=level)
+            return api.delete_consumer(key.stream, key.name, level=level)
         case PauseConsumer(key, until):
-            return await api.pause_consumer(key.stream, key.name, until or None)
+            return api.pause_consumer(key.stream, key.name, until or None)
         case ResetConsumer(key, seq):
-            return await api.reset_consumer(key.stream, key.name, seq, level=max(level, RESET_LEVEL))
+            return api.reset_consumer(key.stream, key.name, seq, level=max(level, RESET_LEVEL))

@@ -126,7 +126,7 @@ DOCS: Mapping[str, Mapping[str, str]] = {
         "approve": "The fingerprint of a plan whose mass change was reviewed.",
     },
     "ConsumerPolicy": {
-        "namePattern": "A regular expression that their names match.",
+        "namePattern": "A regular expression, as RE2 has them, that is found in their names.",
         "requirePull": "No `deliverSubject`; consumers of sources excepted.",
         "requireExplicitAck": "`ackPolicy: explicit`; consumers of sources excepted.",
         "requireDurable": "No `durable: false`.",

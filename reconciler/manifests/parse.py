@@ -25,6 +25,7 @@ from reconciler.manifests.texts import cut, parse_text
 C = TypeVar("C")
 R = TypeVar("R")
 
+_EMPTY = "nothing is in it: restore it, or remove the file (one that declares nothing on purpose has a comment)"
 _POOL_FROM_BYTES = 2 * 1024 * 1024
 """Below this, starting processes takes longer than the work."""
 _KEEP_BYTES = 64 * 1024 * 1024
@@ -216,9 +217,12 @@ class Parser(Generic[C, R]):
         if failed:
             raise InvalidInput(failed)
         try:
-            return file.read()
+            data = file.read()
         except InvalidInput as error:
             self._fail(file, error.problems)
+        if not data or data.isspace():  # cut short by a full disk, or by somebody who is just writing it
+            self._fail(file, (Problem(file.path, 1, 1, "empty-file", _EMPTY),))
+        return data
 
     def _fail(self, file: SourceFile, problems: tuple[Problem, ...]) -> NoReturn:
         self._failed[file.path] = problems

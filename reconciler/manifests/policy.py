@@ -5,9 +5,7 @@ Invariant: a consumer that sources need to be as it is never breaks a rule by th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +15,7 @@ from reconciler.manifests.findings import Finding
 from reconciler.manifests.suggest import quoted
 from reconciler.model.desired import Governance
 from reconciler.model.documents import PolicySpec
+from reconciler.model.patterns import matches
 
 _NO_POLICY = PolicySpec()
 
@@ -36,15 +35,10 @@ def governance(policy: PolicySpec) -> Governance:
     return Governance(policy.owner, policy.consumers.protect_names, policy.approve)
 
 
-@lru_cache(maxsize=8)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def check_name(policy: PolicySpec, name: str) -> Iterator[Finding]:
     """The rule for names of consumers."""
     pattern = policy.consumers.name_pattern
-    if pattern is not None and not _compiled(pattern).search(name):
+    if pattern is not None and not matches(pattern, name):
         yield Finding(("metadata", "name"), "namePattern", f"policy: {quoted(name)} does not match {pattern}")
 
 

@@ -77,6 +77,8 @@ class SourceTree:
     problems: tuple[Problem, ...] = ()
     roots: tuple[str, ...] = field(default=(), compare=False)
     """Where each path led, its links resolved; every file's `real` lies there."""
+    swapped: bool = field(default=False, compare=False)
+    """Every path leads through a link that is moved when all behind it is there."""
 
 
 def collect(paths: Iterable[str], stdin: bytes = b"") -> SourceTree:
@@ -98,7 +100,8 @@ def collect(paths: Iterable[str], stdin: bytes = b"") -> SourceTree:
         roots.append(str(real))
         walk.root(path, real)
     revision = ",".join(dict.fromkeys(filter(None, revisions)))
-    return SourceTree(tuple(walk.files), revision, tuple(walk.problems), tuple(roots))
+    swapped = bool(revisions) and all(revisions)
+    return SourceTree(tuple(walk.files), revision, tuple(walk.problems), tuple(roots), swapped)
 
 
 def _revision(path: Path) -> str:

@@ -5,25 +5,16 @@ Invariant: nothing here is ever sent to a server.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from reconciler.model.fields import Duration, Spec, Subject
 from reconciler.model.identity import Kind
+from reconciler.model.patterns import check_pattern
 
 Overlay = dict[str, Any]
 """Part of a resource's spec, in YAML names; checked against that kind's model where it is read."""
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        msg = f"not a regular expression: {error}"
-        raise ValueError(msg) from error
-    return value
 
 
 class Expect(Spec):
@@ -70,7 +61,7 @@ class EnvironmentSpec(Spec):
 class ConsumerPolicy(Spec):
     """Rules for consumers."""
 
-    name_pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    name_pattern: Annotated[str, AfterValidator(check_pattern)] | None = None
     require_pull: bool = False
     require_explicit_ack: bool = False
     require_durable: bool = False

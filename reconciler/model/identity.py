@@ -66,7 +66,7 @@ class Key:
     @property
     def live_key(self) -> Key:
         """One key for one thing on the server: a bucket is its stream."""
-        return self.stream_key if self.is_stream else self
+        return self.stream_key if self.kind != "Consumer" and self.is_stream else self
 
     @property
     def resource_key(self) -> Key:

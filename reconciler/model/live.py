@@ -31,6 +31,8 @@ class Server:
     cluster: str = ""
     domain: str = ""
     clustered: bool = False
+    max_payload: int = 0
+    """The largest request that it takes, headers included; 0: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def canonical(value: object) -> bytes:
 
 def digest(normal: Mapping[str, Any]) -> str:
     """A short name of a normal form: equal configurations have equal digests."""
-    return hashlib.blake2b(canonical(normal), digest_size=16).hexdigest()
+    return hashlib.blake2b(orjson.dumps(normal, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
 def _kept(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Config:

@@ -6,6 +6,7 @@ show alike is there once, so that a second look, while the first is still known,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import intern
@@ -13,16 +14,22 @@ from typing import Any
 
 import orjson
 
-from reconciler.model.marker import NO_MARKER, OWNER, PROCEDURE, RESIDUE, SOURCE, SPEC, Marker, read_marker
+from reconciler.model.marker import NO_MARKER, OWNER, PAUSE_UNTIL, PROCEDURE, RESIDUE, SOURCE, SPEC, Marker, read_marker
 from reconciler.model.normal import digest, normal_consumer, normal_stream, packed
 
-_SPECIAL = frozenset({RESIDUE, PROCEDURE, SOURCE})
+_SPECIAL = frozenset({RESIDUE, PROCEDURE, SOURCE, PAUSE_UNTIL})
 _STATE = b',"delivered":{"consumer_seq":'
 """Where the state begins, after configuration (preceded by names and creation); nothing within a configuration looks like it."""
+_TYPE = b'{"type":"io.nats.jetstream.api.v1.'
+_TIME = b',"ts":"'
+_NOTED = re.compile(rb'"_nats\.(?:level|req\.level|ver)":"[^"\\]*",?')
+"""What a server notes about itself in metadata, and does not show in a list; within a text its quotes would be escaped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Seen:
+    """Never changed, but not frozen: there may be a hundred thousand, and that would cost a microsecond for each."""
+
     head: bytes
     """The INFO answer (config, state and all we do not know) up to its state; all of it where the two are not told apart."""
     state: bytes
@@ -32,7 +39,7 @@ class _Seen:
     spec: str
     """The digest in the marker: what was last applied."""
     special: bool
-    """Carries residue or a journal, or is kept for a source: must be looked at closely."""
+    """Carries residue, a journal or a declared pause, or is kept for a source: must be looked at closely."""
     name: str
 
     @property
@@ -55,7 +62,7 @@ class _Seen:
         return read_marker(self.config.get("metadata")) if self.owner else NO_MARKER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiveStream(_Seen):
     """A stream as the server shows it."""
 
@@ -79,19 +86,28 @@ class LiveStream(_Seen):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiveConsumer(_Seen):
     """A consumer as the server shows it."""
 
     server_made: bool
 
     @classmethod
-    def seen(cls, info: dict[str, Any], raw: bytes = b"") -> LiveConsumer:
-        """From an INFO (or an entry of a LIST) answer; `raw` is that answer as it came, where it is at hand."""
+    def seen(cls, info: dict[str, Any]) -> LiveConsumer:
+        """From an INFO (or an entry of a LIST) answer."""
+        raw = packed(info)
+        return cls._made(info, raw, _end_of_head(raw))
+
+    @classmethod
+    def read(cls, raw: bytes) -> LiveConsumer:
+        """From such an answer as it came; its state is parsed by whoever needs it."""
+        ends = _end_of_head(raw)
+        return cls._made(orjson.loads(raw[:ends] + b"}" if ends < len(raw) else raw), raw, ends)
+
+    @classmethod
+    def _made(cls, info: dict[str, Any], raw: bytes, ends: int) -> LiveConsumer:
         config = info["config"]
         metadata = config.get("metadata") or {}
-        raw = raw or packed(info)
-        ends = raw.find(b"}" + _STATE) + 1 or len(raw)  # the whole of it when it is written in another order than the servers'
         found, spec = digest(normal_consumer(config)), metadata.get(SPEC, "")
         return cls(
             head=raw[:ends],
@@ -111,6 +127,25 @@ class LiveConsumer(_Seen):
             return None
         again = (self.digest, self.owner, self.spec, self.special, self.name, self.server_made)
         return LiveConsumer(self.head, raw[ends:], *again)
+
+    def shown_by(self, raw: bytes) -> bool:
+        """Whether an answer says the very same, to the byte, but when, as an answer to what, and what servers note beside it."""
+        said = _said(raw)
+        return said is not None and said == _said(self.raw)
+
+
+def _end_of_head(raw: bytes) -> int:
+    """Where the state begins; the length of the whole where it is written in another order than the servers'."""
+    return raw.find(b"}" + _STATE) + 1 or len(raw)
+
+
+def _said(raw: bytes) -> bytes | None:
+    """All that an answer says of a consumer; None where it does not end with its time, as those of servers do."""
+    starts = raw.find(b",") if raw.startswith(_TYPE) else 0
+    ends = raw.rfind(_TIME)
+    if ends < 0 or raw.find(b'"', ends + len(_TIME)) != len(raw) - len(b'"}'):
+        return None
+    return _NOTED.sub(b"", raw[starts + 1 : ends])
 
 
 def _made_by_server(name: str, config: Mapping[str, Any], metadata: Mapping[str, str]) -> bool:

@@ -21,6 +21,7 @@ from reconciler.observe.controls import StatusQuery
 from reconciler.observe.declared import Catalogue
 from reconciler.observe.drifts import Drifts
 from reconciler.observe.pages import Page
+from reconciler.observe.renderings import Pieces, at_once
 from reconciler.observe.standing import Failure, Progress, Shown, Standing, moment
 from reconciler.observe.surroundings import Process, Surroundings
 from reconciler.plan.change import Author, Change
@@ -31,6 +32,8 @@ __all__ = ["Board", "Process"]
 Json = dict[str, Any]
 _BIT = 1000
 """Resources that are judged at once."""
+_PIECE = 100
+"""Resources that are shown at once: a millisecond, about."""
 
 
 class Board(Surroundings):
@@ -168,13 +171,14 @@ class Board(Surroundings):
         """How many resources there are by kind and state, the zeros among them."""
         catalogue, notable = self._standing.catalogue, self._standing.notable
         counts: Counter[tuple[str, str]] = Counter({(kind, condition.value): 0 for kind in KINDS for condition in Condition})
-        usual = Condition.UNKNOWN if self._cloud() else Condition.SYNCED
+        clouded = Condition.UNKNOWN.value if self._cloud() else ""
+        usual = clouded or Condition.SYNCED.value
         for kind, number in catalogue.per_kind.items():
-            counts[kind, usual.value] += number
+            counts[kind, usual] += number
         for key, shown in notable.items():
             if key in catalogue:
-                counts[key.kind, usual.value] -= 1
-            counts[key.kind, (Condition.UNKNOWN if self._cloud() else shown.condition).value] += 1
+                counts[key.kind, usual] -= 1
+            counts[key.kind, clouded or shown.condition.value] += 1
         return counts
 
     def procedures(self) -> Iterator[tuple[str, float]]:
@@ -184,8 +188,21 @@ class Board(Surroundings):
 
     def document(self, query: StatusQuery, events: Iterable[Json] = ()) -> Json:
         """The status document: everything but the resources is whole on each page; raises UsageError."""
-        page = Page.of(query)
+        return at_once(self.documenting(query, events))
+
+    def documenting(self, query: StatusQuery, events: Iterable[Json] = ()) -> Pieces[Json]:
+        """The same in pieces: each resource as it was at some moment meanwhile."""
+        page, cloud = Page.of(query), self._cloud()
         keys, cursor = page.cut(self._wanted(page))
+        resources = []
+        for number, key in enumerate(keys, 1):
+            if key in self._standing.catalogue or key in self._standing.notable:  # else it has gone meanwhile
+                resources.append(self._resource(key))
+            if number % _PIECE == 0:
+                yield
+        if self._cloud() != cloud:  # what was said of the first is no longer true of any
+            keys, cursor = page.cut(self._wanted(page))
+            resources = [self._resource(key) for key in keys]
         summary = Counter({condition.value: 0 for condition in Condition})
         for (_, state), number in self.counts().items():
             summary[state] += number
@@ -200,7 +217,7 @@ class Board(Surroundings):
             "ready": not not_ready,
             "notReady": not_ready,
             "summary": dict(summary),
-            "resources": [self._resource(key) for key in keys],
+            "resources": resources,
             "cursor": cursor,
             "sources": self.sources(),
             "pools": self.pools(),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reconciler.model.identity import Key
+from reconciler.observe.renderings import Pieces
+from reconciler.plan.operating import Command
 
 LIMIT = 500
 """Resources on one page of the status."""
@@ -24,6 +26,18 @@ class StatusQuery:
     """The `cursor` of the page before; empty for the first page."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerRequest:
+    """What somebody wants done to a consumer."""
+
+    key: Key
+    command: Command
+    agreed: tuple[str, ...]
+    """The codes of what was said would come of it."""
+    holder: str
+    """Who holds the lease, as the one who asks has read it: another daemon must not do it."""
+
+
 class Controls(Protocol):
     """The daemon, as HTTP sees it. Whatever cannot be done raises Refused (or UsageError, for a key that means nothing)."""
 
@@ -35,8 +49,8 @@ class Controls(Protocol):
         """Why this process is not ready; empty when it is."""
         ...
 
-    def status(self, query: StatusQuery) -> dict[str, Any]:
-        """The status document, paged."""
+    def telling(self, query: StatusQuery) -> Pieces[dict[str, Any]]:
+        """The status document, paged; made in pieces."""
         ...
 
     def reload(self) -> None:
@@ -61,4 +75,8 @@ class Controls(Protocol):
 
     def retry_procedure(self, key: Key) -> None:
         """Let an aborted or failed procedure of this resource begin again."""
+        ...
+
+    async def operate(self, request: ConsumerRequest) -> dict[str, Any]:
+        """Pause, resume or move a consumer now; the server's answer."""
         ...

@@ -6,20 +6,27 @@ happens to be open on the same machine can order nothing.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, cast
 
 import orjson
 import structlog
 from aiohttp import web
 
 from reconciler.errors import Refused, UsageError
+from reconciler.model import units
 from reconciler.model.identity import KINDS, Key
 from reconciler.observe.callers import Callers
-from reconciler.observe.controls import LIMIT, MOST, Controls, StatusQuery
+from reconciler.observe.controls import LIMIT, MOST, ConsumerRequest, Controls, StatusQuery
+from reconciler.observe.door import Door
 from reconciler.observe.metrics import CONTENT_TYPE
+from reconciler.observe.renderings import Pieces, Renderings
+from reconciler.plan.operating import Command, Pause, Resume
+from reconciler.plan.resetting import Reset
 from reconciler.render.status import Condition
 
 _ENDPOINTS = (
@@ -31,6 +38,11 @@ _ENDPOINTS = (
     ("POST", "/-/reconcile", "look at everything (?key=: at this resource) now"),
     ("POST", "/-/suspend", "?key=: leave this resource alone until it is resumed or the process ends"),
     ("POST", "/-/resume", "?key=: take this resource up again"),
+    (
+        "POST",
+        "/-/consumer/pause",
+        "?key=&until=&agreed=&holder=: what `reconciler consumer pause` asks for; likewise resume, reset",
+    ),
     ("POST", "/-/procedure/abort", "?key=: let the procedure of this resource take back what it can, and stop"),
     ("POST", "/-/procedure/retry", "?key=: let an aborted or failed procedure begin again"),
 )
@@ -42,6 +54,11 @@ _SHUTDOWN = 1.0
 _STATES = {
     name.lower().replace("_", ""): condition.value for condition in Condition for name in (condition.name, condition.value)
 }
+
+_ROWS = 500
+"""Of a list that are rendered at once."""
+_PART = 1 << 16
+"""Bytes that are handed to a connection at once."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger(__name__)
@@ -55,15 +72,18 @@ class HttpServer:
         self._render_metrics = render_metrics
         self._token = token
         self._callers = Callers(token)
+        self._renderings = Renderings()
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
 
     @property
     def url(self) -> str:
         """Where to reach it from this machine; empty while it is not started."""
-        addresses = self._runner.addresses if self._runner else ()
-        if not addresses:
+        sockets = self._server.sockets if self._server else ()
+        if not sockets:
             return ""
-        host, port = addresses[0][:2]
+        host, port = sockets[0].getsockname()[:2]
         address = ipaddress.ip_address(host)
         if address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004 - IPv4
@@ -75,10 +95,13 @@ class HttpServer:
         app = web.Application(middlewares=[self._answer], client_max_size=_CURSOR)
         app.on_response_prepare.append(_without_server)
         app.add_routes(self._routes())
-        runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=_SHUTDOWN)
+        runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=_SHUTDOWN, handler_cancellation=True)
         await runner.setup()
+        speaker = cast("Callable[[], asyncio.Protocol]", runner.server)
+        door = self._door = Door(speaker)
         try:
-            await web.TCPSite(runner, "127.0.0.1" if host == "localhost" else host or None, port).start()
+            where = "127.0.0.1" if host == "localhost" else host or None
+            self._server = await asyncio.get_running_loop().create_server(door, where, port)
         except (OSError, OverflowError, UnicodeError) as error:
             await runner.cleanup()
             raise UsageError(_why_not(error, host, port)) from error
@@ -87,6 +110,9 @@ class HttpServer:
     async def stop(self) -> None:
         """Ends every connection and gives the port back."""
         runner, self._runner = self._runner, None
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         if runner is not None:
             await runner.cleanup()
 
@@ -107,9 +133,11 @@ class HttpServer:
             "/-/procedure/abort": lambda request: controls.abort_procedure(_key(request)),
             "/-/procedure/retry": lambda request: controls.retry_procedure(_key(request)),
         }
-        return [web.get(path, handler) for path, handler in gets.items()] + [
-            web.post(path, self._order(order)) for path, order in orders.items()
-        ]
+        return (
+            [web.get(path, handler) for path, handler in gets.items()]
+            + [web.post(path, self._order(order)) for path, order in orders.items()]
+            + [web.post(f"/-/consumer/{name}", self._operate(command)) for name, command in _COMMANDS.items()]
+        )
 
     async def _index(self, _: web.Request) -> web.Response:
         width = max(len(path) for _, path, _ in _ENDPOINTS)
@@ -123,10 +151,27 @@ class HttpServer:
         return _text(reason, 503) if reason else _text("ready")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._render_metrics(), headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
+        def metrics() -> Pieces[bytes]:
+            yield
+            return self._render_metrics()
 
-    async def _status(self, request: web.Request) -> web.Response:
-        return _json(self._controls.status(_status_query(request)))
+        body = await self._renderings.of(None, metrics)
+        return web.Response(body=body, headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
+
+    async def _status(self, request: web.Request) -> web.StreamResponse:
+        self._callers.check_reader(request)
+        query = _status_query(request)
+        body = await self._renderings.of(query, lambda: _rendered(self._controls.telling(query)))
+        if len(body) <= _PART or request.method == "HEAD":
+            return web.Response(body=body, content_type="application/json", headers=_HEADERS)
+        response = web.StreamResponse(headers=_HEADERS)
+        response.content_type = "application/json"
+        response.content_length = len(body)
+        await response.prepare(request)
+        for start in range(0, len(body), _PART):
+            await response.write(body[start : start + _PART])  # which waits for a slow reader
+        await response.write_eof()
+        return response
 
     def _order(self, order: Callable[[web.Request], None]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
@@ -137,11 +182,28 @@ class HttpServer:
 
         return handle
 
+    def _operate(self, command: Callable[[Mapping[str, str]], Command]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            self._callers.check(request)
+            given = _query(request, "key", "until", "seq", "agreed", "holder")
+            key = _key_in(given)
+            if key.kind != "Consumer":
+                msg = f"key: {key} is no consumer"
+                raise UsageError(msg)
+            agreed = tuple(filter(None, given.get("agreed", "").split(",")))
+            wanted = ConsumerRequest(key=key, command=command(given), agreed=agreed, holder=given.get("holder", ""))
+            done = await asyncio.shield(self._controls.operate(wanted))  # goes on when the one who asked has gone
+            log.info("http.ordered", path=request.path, resource=given["key"], peer=request.remote)
+            return _json(done)
+
+        return handle
+
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Whatever goes wrong becomes JSON."""
         try:
-            return await handler(request)
+            with self._door.answering(request.transport) if self._door else nullcontext():
+                return await handler(request)
         except web.HTTPNotFound:
             listed = [f"{verb} {path}" for verb, path, _ in _ENDPOINTS]
             return _json({"error": f"there is nothing at {request.path[:_CURSOR]}", "endpoints": listed}, 404)
@@ -158,6 +220,20 @@ class HttpServer:
         except Exception:
             log.exception("http.failed", path=request.path)
             return _error("internal error; the log says more", 500)
+
+
+def _rendered(telling: Pieces[dict[str, Any]]) -> Pieces[bytes]:
+    """A document as JSON, its long lists in pieces."""
+    document = yield from telling
+    for name, rows in document.items():
+        if not isinstance(rows, list) or len(rows) <= _ROWS:
+            continue
+        pieces = []
+        for start in range(0, len(rows), _ROWS):
+            pieces.append(orjson.dumps(rows[start : start + _ROWS])[1:-1])
+            yield
+        document[name] = orjson.Fragment(b"[" + b",".join(pieces) + b"]")
+    return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _status_query(request: web.Request) -> StatusQuery:
@@ -179,8 +255,31 @@ def _status_query(request: web.Request) -> StatusQuery:
     return StatusQuery(kind=kind, state=state, limit=int(limit) if limit else LIMIT, cursor=cursor)
 
 
+def _pause(given: Mapping[str, str]) -> Command:
+    try:
+        return Pause(until=units.parse_time(given.get("until", "")))
+    except ValueError as error:
+        msg = f"until: {error}"
+        raise UsageError(msg) from error
+
+
+def _reset(given: Mapping[str, str]) -> Command:
+    seq = given.get("seq", "")
+    if seq and not (seq.isascii() and seq.isdecimal() and 1 <= int(seq) <= units.MAX_INT64):
+        msg = f"seq: {seq[:60]!r} is not a sequence"
+        raise UsageError(msg)
+    return Reset(int(seq) if seq else None)
+
+
+_COMMANDS: dict[str, Callable[[Mapping[str, str]], Command]] = {"pause": _pause, "resume": lambda _: Resume(), "reset": _reset}
+
+
 def _key(request: web.Request) -> Key:
-    text = _query(request, "key").get("key", "")
+    return _key_in(_query(request, "key"))
+
+
+def _key_in(given: Mapping[str, str]) -> Key:
+    text = given.get("key", "")
     try:
         return Key.parse(text)
     except ValueError as error:

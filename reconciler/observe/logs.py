@@ -18,7 +18,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from reconciler.jetstream.settings import REDACTED, redact
+from reconciler.jetstream.settings import REDACTED, redact, without_keys
 from reconciler.render.values import printable
 
 _SECRET_NAME = re.compile(
@@ -94,7 +94,7 @@ def _safe(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever is logged
 
 
 def _without_logins(text: str) -> str:
-    return redact(text) if "@" in text and "://" in text else text  # an address alone names a person, not a login
+    return redact(text) if "://" in text else without_keys(text)  # an address alone names a person, not a login
 
 
 def _as_json(_: WrappedLogger, __: str, fields: EventDict) -> str:

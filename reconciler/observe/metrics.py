@@ -169,6 +169,11 @@ class Metrics:
         _preset(self.request_seconds, OPERATIONS, (OK,))
         self.connected = self._gauge("nats_connected", "Whether there is a connection to NATS")
         self.reconnects = self._counter("nats_reconnects", "Connections after the first one")
+        self.fence_unproven = self._gauge(
+            "fence_unproven",
+            "1 while this process leads, and a change of the leader before (or one without an answer) may still land",
+        )
+        self.fence_seconds = self._gauge("fence_seconds", "How long this process has waited before its term until nothing could")
         self.audit_shed = self._gauge("audit_shed", "1 while the API audit is left unread, because there is too much of it")
         self.audit_rate = self._gauge("audit_messages_per_second", "Messages of the API audit that are read")
 

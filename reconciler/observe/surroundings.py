@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import Problem
+from reconciler.jetstream.fence import FenceNews
 from reconciler.jetstream.settings import redact
 from reconciler.model import units
 from reconciler.model.generation import Generation
@@ -48,6 +49,7 @@ class Surroundings:
         self._leading = False
         self._leader = ""
         self._manifests: Json = {"revision": "", "problems": [], "loadedAt": None}
+        self._fence: Json = {"state": "", "why": "", "seconds": 0.0, "at": None}
         self._audit: Json = {"state": "", "rate": 0.0}
         self._plan: Json = {"fingerprint": "", "changes": 0, "refused": []}
         self._passes: dict[str, Json] = {}
@@ -81,6 +83,11 @@ class Surroundings:
     def pools(self) -> list[Json]:
         """The worker pools as they are shown."""
         return pool_rows(self._generations.values())
+
+    def fence(self, news: FenceNews) -> None:
+        """How the term of this process stands to the one before: a change of that may still land, or not."""
+        at = units.format_time(self.now())
+        self._fence = {"state": news.state.value, "why": news.why, "seconds": round(news.seconds, 3), "at": at}
 
     def audit(self, state: str, rate: float) -> None:
         """Whether we hear who changes things (on, off, shed, denied), and how many messages a second that takes."""
@@ -129,6 +136,7 @@ class Surroundings:
             "owner": self.process.owner,
             "leader": self._leader or None,
             "leading": self._leading,
+            "fence": self._fence,
             "connected": self.connected,
             "server": {**server, "url": self._url},
             "lastPass": {"at": None, **self._passes.get("full", {}), **self._plan},

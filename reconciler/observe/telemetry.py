@@ -5,6 +5,7 @@ Invariant: nothing here changes what the process does; a sink that fails never s
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections import Counter
@@ -16,9 +17,11 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.errors import Problem
+from reconciler.jetstream.fence import FenceNews, FenceState
 from reconciler.model import units
 from reconciler.model.identity import KINDS, Key
-from reconciler.observe.backlog import BacklogNews
+from reconciler.model.live import Live
+from reconciler.observe.backlog import BacklogNews, backlog
 from reconciler.observe.events import Event, Events
 from reconciler.observe.metrics import (
     ACTIONS,
@@ -199,6 +202,10 @@ class Telemetry:
         """How many changes the last full plan has, by kind and action."""
         set_all(self._metrics.planned, product(KINDS, ACTIONS), counts)
 
+    async def behind(self, live: Live, owner: str) -> None:
+        """How far behind its consumers are; worked out in a thread."""
+        self.backlog.seen(await asyncio.to_thread(backlog, live, owner))
+
     def refused(self, reasons: Iterable[str]) -> None:
         """Why the last full plan was refused, by code; nothing when it was not."""
         codes = frozenset(reasons)
@@ -261,6 +268,24 @@ class Telemetry:
             self._tell(name, reason or name, bad=not now, reason=reason)
         elif not now and before != self._leading:
             self._log.info("lease.held_elsewhere", reason=reason)
+
+    def fence(self, news: FenceNews) -> None:
+        """How the term of this process stands to the one before."""
+        unproven = news.state is FenceState.UNPROVEN
+        found: dict[str, Any] = {"why": news.why, "seconds": round(news.seconds, 3)}
+        self._metrics.fence_unproven.set(unproven)
+        match news.state:
+            case FenceState.NONE:
+                return
+            case FenceState.WAITING:
+                self._log.info("fence.waiting", why=news.why)
+                return
+            case FenceState.UNPROVEN:
+                self._log.warning("fence.unproven", **found)
+                self._tell("fence.unproven", f"a change may still land late: {news.why}", bad=True, **found)
+            case _:
+                (self._log.warning if news.why else self._log.info)(f"fence.{news.state}", **filled(found))
+        self._metrics.fence_seconds.set(news.seconds)
 
     def connected(self, now: bool, server: str) -> None:  # noqa: FBT001 - the fact itself
         """Whether there is a connection to NATS, and where to."""

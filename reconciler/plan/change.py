@@ -5,10 +5,10 @@ Invariant: frozen values in a canonical order; the same inputs in any order give
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.model.identity import Key
 from reconciler.model.live import Server
@@ -37,6 +37,20 @@ class Cause(StrEnum):
     PRUNE = "prune"
     UNKNOWN = "unknown"
     """It did not answer: not even whether there is a difference can be told."""
+
+
+class Mass(StrEnum):
+    """What too much may be wanted of."""
+
+    REMOVED = "deleted or recreated"
+    UPDATED = "updated"
+
+
+class Wish(NamedTuple):
+    """What manifests want of a resource that is ours, be it possible or not."""
+
+    mass: Mass
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +123,12 @@ class Change:
         return replace(self, action=Action.BLOCKED, reasons=reasons, wanted=self.wanted or self.action, machine=None)
 
     @property
+    def members(self) -> tuple[Key, ...]:
+        """All it is about, as live keys: its own, and what it touches beside."""
+        own = self.key.live_key
+        return (own, *(key.live_key for key in self.touches)) if self.touches else (own,)
+
+    @property
     def suspended(self) -> bool:
         """Left alone because its manifest says so: that is in nobody's way."""
         return self.action is Action.BLOCKED and all(reason.code == "suspended" for reason in self.reasons)
@@ -147,6 +167,10 @@ class Memory:
     """Ack floors (stream sequences) of consumers when last seen."""
     created: Mapping[Key, str] = field(default_factory=dict)
     """When streams, and consumers of ours, were made: another one of that name is neither ours nor has it that floor."""
+    handed_over: Mapping[Key, tuple[str, tuple[Key, ...]]] = field(default_factory=dict)
+    """Consumers that a plan lets give subjects up once others have taken them over: what was declared (its digest), and who."""
+    wanted: Mapping[Mass, Collection[Key]] = field(default_factory=dict)
+    """What plans of the last hour wanted, by live key; not what somebody approved."""
 
 
 NO_MEMORY = Memory()
@@ -163,15 +187,28 @@ class Plan:
     left: tuple[Change, ...] = ()
     """What differs as well, and is left so: the policy does not cover it, or it was not asked for by `--target`."""
     refused: tuple[Reason, ...] = ()
-    """Why the whole pass is refused: nothing may be written."""
+    """Why the plan is refused: one that is applied as it is writes nothing."""
+    stopped: Mapping[Mass, Reason] = field(default_factory=dict)
+    """Of what too much is wanted, and the reason (one of `refused`): a daemon goes on with all the rest."""
+    wanted: Mapping[Key, Wish] = field(default_factory=dict)
+    """All that is wanted of what is ours, by live key."""
+    approved: bool = False
+    """Somebody has approved exactly this."""
     notes: tuple[str, ...] = ()
     """Worth telling, never a reason to stop."""
     fingerprint: str = ""
     server: Server = field(default_factory=Server)
     environment: str = ""
     rules: Rules = field(default_factory=Rules)
+    faults: Mapping[Key, str] = field(default_factory=dict)
+    """Keys that are blocked because something went wrong while they were planned, with the trace."""
     questions: frozenset[Read] = frozenset()
     """What must be read from the server before this plan is final; plan again with the answers in Live.facts."""
+
+    @property
+    def halted(self) -> tuple[Reason, ...]:
+        """Why nothing at all may be written."""
+        return tuple(reason for reason in self.refused if reason not in self.stopped.values())
 
     @property
     def summary(self) -> dict[str, int]:

@@ -108,7 +108,7 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
         way_out = f"let {seen.owner!r} give it up (remove its marker), then adopt it"
         return blocked(key, Cause.MANIFEST, (Reason("other-owner", f"it belongs to {seen.owner!r}", way_out),))
     special = seen.special or bool(declared.intent.ignore or declared.intent.pause_until) or _held(scene, key)
-    if not special and seen.digest == declared.digest and seen.owner and key.stream_key not in scene.limited_streams:
+    if not special and seen.digest == declared.digest and seen.owner and not scene.limited(key.stream_key):
         return None
     difference = compare(scene, declared, seen)
     if not scene.ours(key, seen):
@@ -217,6 +217,8 @@ def _consumer_change(scene: Scene, difference: Difference, seen: LiveConsumer, c
     removed = losses.uncovered(difference.live.get("filter_subjects", []), difference.wanted.get("filter_subjects", []))
     if removed and not scene.allows(losses.DATA_LOSS, key):
         reasons += losses.removed_filters(scene, key, seen, removed)
+    if not scene.allows(losses.DATA_LOSS, key):
+        reasons += losses.giving_up(scene, key, seen, difference.wanted)
     if reasons:
         return change.blocked(*reasons)
     return consumer_machine(scene, difference, change, recreate=bool(fixed))

@@ -56,7 +56,7 @@ def compare(scene: Scene, declared: Declared, seen: Seen) -> Difference:
     """The difference, with what must be carried over from live already in place."""
     key, live_config, marker = declared.key, seen.config, seen.marker
     config = declared.config
-    residue = diff.kept_residue(scene.normal(key, config), marker.residue)
+    residue = diff.kept_residue(scene.normal(key, config), marker.residue) if marker.residue else ()
     config = within_limits(scene, key, diff.effective(key, config, live_config, declared.intent.ignore, residue))
     wanted, live = scene.normal(key, config), scene.normal(key, live_config)
     for name in [name for name in live if name not in wanted and _unknown(key, name)]:

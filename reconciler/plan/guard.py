@@ -1,15 +1,18 @@
-"""The brake: refusals that stop the whole pass, and blocks that spread to what depends on a blocked resource."""
+"""The brake: refusals of a whole plan or of what it wants too much of, and blocks that spread to what depends on a blocked one.
+
+Counted is what the manifests want, whether it is possible or not: that most of it is blocked makes the rest no wiser.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 import orjson
 
 from reconciler.model.flow import copies, origins
 from reconciler.model.identity import Key
-from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.change import Action, Cause, Change, Mass, Reason, Wish
 from reconciler.plan.scene import Scene
 
 MAX_CHANGE_PERCENT = 30
@@ -17,8 +20,7 @@ FEW = 10
 """Below this many owned resources a percentage says nothing."""
 
 _COUNTED = frozenset({Cause.MANIFEST, Cause.PRUNE})
-_COUNTS = {"deleted or recreated": (Action.DELETE, Action.RECREATE), "updated": (Action.UPDATE,)}
-_COUNTED_ACTIONS = frozenset(action for actions in _COUNTS.values() for action in actions)
+_MASS = {Action.DELETE: Mass.REMOVED, Action.RECREATE: Mass.REMOVED, Action.UPDATE: Mass.UPDATED}
 
 
 def owned(scene: Scene) -> int:
@@ -37,30 +39,54 @@ def nothing_declared(scene: Scene) -> Iterator[Reason]:
         yield Reason("empty", message, "check the path; to remove them, declare tombstones (`state: absent`)")
 
 
-def too_much(scene: Scene, changes: Iterable[Change], fingerprint: str) -> Iterator[Reason]:
-    """Why nothing at all may be written: too much of everything would change."""
-    if scene.desired.governance.approve == fingerprint:
-        return
-    counted = [change for change in changes if change.cause in _COUNTED and change.action in _COUNTED_ACTIONS]
-    if not counted:
-        return
+def wanted(scene: Scene, changes: Iterable[Change]) -> dict[Key, Wish]:
+    """What the manifests want of resources, blocked or not, by live key: with a stream go its consumers."""
+    found: dict[Key, Wish] = {}
+    for change in changes:
+        mass = _MASS.get(change.wanted or change.action)
+        if mass is None or change.cause not in _COUNTED or change.suspended:
+            continue
+        found[change.key.live_key] = wish = Wish(mass, change.cause)
+        if mass is Mass.REMOVED and change.key.is_stream:
+            stream = change.key.stream_key
+            for name, consumer in scene.live.consumers_of(stream).items():
+                if consumer.owner == scene.rules.owner:
+                    found[Key("Consumer", name, stream.name, stream.domain)] = wish
+    return found
+
+
+def approved(scene: Scene, fingerprint: str) -> bool:
+    """Whether somebody has looked at this very plan, and wants it."""
+    return scene.desired.governance.approve == fingerprint
+
+
+def too_much(scene: Scene, now: Mapping[Key, Wish], fingerprint: str) -> Iterator[tuple[Mass, Reason]]:
+    """Of what too much is wanted now, with what was wanted in the last hour: each key once, also where it has gone since."""
     limit = MAX_CHANGE_PERCENT if scene.rules.max_change_percent is None else scene.rules.max_change_percent
-    count = owned(scene)
-    if count < FEW:
-        return
-    for what, actions in _COUNTS.items():
-        number = sum(_size(scene, change) for change in counted if change.action in actions)
-        if number * 100 > count * limit:
-            share = f"{number:,} of {count:,} owned resources would be {what} ({number * 100 // count} %, more than {limit} %)"
+    for mass in Mass:
+        keys = {key for key, wish in now.items() if wish.mass is mass}
+        if not keys:
+            continue
+        before = keys | set(scene.memory.wanted.get(mass, ()))
+        number, count = len(before), owned(scene) + sum(not _is_owned(scene, key) for key in before)
+        if count >= FEW and number * 100 > count * limit:
+            of_late = f", with those of the last hour {number:,}" if number > len(keys) else ""
+            share = f"{len(keys):,} of {count:,} owned resources would be {mass}{of_late}"
+            share += f" ({number * 100 // count} %, more than {limit} %)"
             way_out = f"raise --max-change-percent, or approve it in a Policy: `approve: {fingerprint}`"
-            yield Reason("mass-change", share, way_out)
+            yield mass, Reason("mass-change", share, way_out)
 
 
-def _size(scene: Scene, change: Change) -> int:
-    """How many owned resources a change is about: with a stream go its consumers."""
-    if not change.key.is_stream or change.action is Action.UPDATE:
-        return 1
-    return 1 + sum(consumer.owner == scene.rules.owner for consumer in scene.live.consumers_of(change.key).values())
+def stops(stopped: Collection[Mass], change: Change) -> bool:
+    """Whether a change is part of what too much is wanted of; what was begun is brought to its end, and drift is repaired."""
+    if not stopped or change.cause not in _COUNTED or change.continues:
+        return False
+    return (Mass.UPDATED if change.action is Action.PROCEDURE else _MASS.get(change.action)) in stopped
+
+
+def _is_owned(scene: Scene, key: Key) -> bool:
+    seen = scene.live.seen(key)
+    return seen is not None and seen.owner == scene.rules.owner
 
 
 def spread(changes: Iterable[Change]) -> list[Change]:

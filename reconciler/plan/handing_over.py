@@ -85,7 +85,10 @@ def _plain_move(scene: Scene, reader: Reader) -> Move | None:
 
 
 def _under_way(seen: LiveConsumer | None) -> bool:
-    return seen is not None and seen.special and bool(journal_of(ConsumerSeen(seen.info)))
+    if seen is None:
+        return False
+    consumer = ConsumerSeen(seen.info)
+    return (seen.special and bool(journal_of(consumer))) or (bool(seen.owner) and consumer.left_paused)
 
 
 def _ours_to_drop(scene: Scene, reader: Reader) -> bool:

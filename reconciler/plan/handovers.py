@@ -5,6 +5,7 @@
 | interest | who takes a subject goes before who gives it up | what nobody wants is acknowledged and dropped |
 | interest | who takes a subject goes before the stream begins to store it, or turns from limits to interest | the same |
 | workqueue | who gives a subject up goes before who takes it | it may have only one reader (a cluster accepts two) |
+| any | procedures of its consumers go before consumer limits of a stream that fall | no limit may be below a consumer's |
 
 On limits the order does not matter: what is stored stays, and who takes a subject is moved back to it.
 Invariant: the order this asks for has no circle; what stands in one is blocked.
@@ -22,6 +23,7 @@ from reconciler.model.flow import listened
 from reconciler.model.identity import Key
 from reconciler.model.subjects import SubjectIndex, covered
 from reconciler.plan.change import Action, Change, Reason
+from reconciler.plan.order import limits_fall
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import delivered_by
 
@@ -33,7 +35,7 @@ Needs = dict[Key, set[Key]]
 
 def linked(scene: Scene, changes: Iterable[Change]) -> list[Change]:
     """The changes, each knowing which others it needs; those that need each other are blocked."""
-    everything = list(changes)
+    everything = _limits_last(list(changes))
     turning = {change.key.stream_key: change for change in everything if change.key.is_stream and _turns_to_interest(change)}
     read = {change.key.stream_key for change in everything if change.key.kind == "Consumer"}
     retentions = {stream: "interest" if stream in turning else _retention(scene, stream) for stream in read}
@@ -57,6 +59,18 @@ def linked(scene: Scene, changes: Iterable[Change]) -> list[Change]:
     circle = _circle(needs)
     changes = (_both_at_once(change) if change.key in tangled else change for change in everything)
     return [_swap(c) if c.key in circle else _needing(c, needs.get(c.key, set())) for c in changes]
+
+
+def _limits_last(changes: list[Change]) -> list[Change]:
+    """The server refuses consumer limits below what a consumer has: a stream waits for the procedures of its consumers."""
+    falling = {change.key.stream_key for change in changes if change.key.is_stream and limits_fall(change)}
+    if not falling:
+        return changes
+    needs: Needs = {stream: set() for stream in falling}
+    for change in changes:
+        if change.key.kind == "Consumer" and change.machine is not None and change.key.stream_key in falling:
+            needs[change.key.stream_key].add(change.key)
+    return [_needing(c, needs.get(c.key.stream_key, set())) if c.key.is_stream else c for c in changes]
 
 
 def _retention(scene: Scene, key: Key) -> str:

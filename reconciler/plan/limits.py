@@ -1,4 +1,7 @@
-"""How many consumers a stream may have: 2.15 stops at 1,000 unless the stream says otherwise."""
+"""How much a server takes: requests of so many bytes, and so many consumers of a stream.
+
+2.15 stops at 1,000 consumers unless the stream says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from reconciler.plan.scene import Scene
 
 _UNDECLARED_LIMIT = 1000
 _LEVEL_OF_THAT_LIMIT = 5
+_AROUND = 200
+"""Bytes of a request around a configuration, about: its exact size is checked before it is sent."""
 
 
 def _limit(scene: Scene, stream: Key) -> int | None:
@@ -23,8 +28,8 @@ def _limit(scene: Scene, stream: Key) -> int | None:
 
 
 def within(scene: Scene, changes: Iterable[Change]) -> list[Change]:
-    """The changes, with consumer creations blocked on streams that would get too many."""
-    result = list(changes)
+    """The changes, with those blocked that are too large to send, and consumer creations on streams that would get too many."""
+    result = [_sendable(scene, change) for change in changes]
     creates = Counter(c.key.stream_key for c in result if c.key.kind == "Consumer" and c.action is Action.CREATE)
     over: dict[Key, Reason] = {}
     for stream, number in creates.items():
@@ -38,3 +43,11 @@ def within(scene: Scene, changes: Iterable[Change]) -> list[Change]:
         else c
         for c in result
     ]
+
+
+def _sendable(scene: Scene, change: Change) -> Change:
+    size, most = len(change.config) + _AROUND, scene.live.server.max_payload
+    if not most or size <= most or change.action is Action.BLOCKED:
+        return change
+    message = f"it takes {size:,} bytes to write, and the server takes {most:,} (max_payload)"
+    return change.blocked(Reason("too-large", message, "declare less in one resource, or raise the server's max_payload"))

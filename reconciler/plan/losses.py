@@ -18,8 +18,8 @@ from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Reason
 from reconciler.plan.display import in_short, yaml_path
 from reconciler.plan.scene import Scene
-from reconciler.procedures.consumer import delivered_by
-from reconciler.procedures.requests import Absent, NextMessage
+from reconciler.procedures.consumer import ConsumerSeen, delivered_by
+from reconciler.procedures.requests import Message, NextMessage
 
 DATA_LOSS = "data-loss"
 POSITION_LOSS = "position-loss"
@@ -79,16 +79,28 @@ def cut_off(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any
     """What an origin on interest has not handed over yet: it goes with the consumer that the server keeps for the copy."""
     if not copies(stream.raw):
         return
-    for origin in sorted(set(origins(stream.config, key.domain)) - set(origins(wanted, key.domain))):
+    left = set(origins(stream.config, key.domain)) - set(origins(wanted, key.domain))
+    for consumer in sorted(server_made_for(scene, key, stream)):
+        seen = scene.live.consumer(consumer) if consumer.stream_key in left else None
+        info = seen.info if seen else {}
+        waiting = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
+        if waiting:
+            origin = consumer.stream_key
+            yield _loss(key, f"not copied yet: {_count(waiting, 'message')} of {origin}, which nobody else keeps")
+
+
+def server_made_for(scene: Scene, key: Key, stream: LiveStream) -> frozenset[Key]:
+    """The consumers that the server keeps on origins on interest, for a stream that copies from them."""
+    found = []
+    for origin in set(origins(stream.config, key.domain)):
         live = scene.live.streams.get(origin)
         if live is None or live.config.get("retention") != "interest":
             continue
-        for consumer in scene.live.consumers_of(origin).values():
-            info = consumer.info if consumer.server_made else {}
-            metadata = info.get("config", {}).get("metadata") or {}
-            waiting = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
-            if waiting and key.stream_name in (metadata.get("_nats.src.stream"), metadata.get("_nats.mirror.stream")):
-                yield _loss(key, f"not copied yet: {_count(waiting, 'message')} of {origin}, which nobody else keeps")
+        for name, consumer in scene.live.consumers_of(origin).items():
+            metadata = (consumer.config.get("metadata") or {}) if consumer.server_made else {}
+            if key.stream_name in (metadata.get("_nats.src.stream"), metadata.get("_nats.mirror.stream")):
+                found.append(Key("Consumer", name, origin.name, origin.domain))
+    return frozenset(found)
 
 
 def not_copied(scene: Scene, key: Key, durable: Key) -> Iterator[Reason]:
@@ -135,15 +147,29 @@ def deleting_consumer(scene: Scene, key: Key, consumer: LiveConsumer) -> Iterato
 
 def _keeps_given_up(scene: Scene, key: Key, consumer: LiveConsumer) -> bool:
     """Whether it may be what keeps messages on an interest stream that it has delivered too often, which no count shows."""
+    return _on_interest(scene, key) and consumer.config.get("max_deliver", -1) > 0
+
+
+def _on_interest(scene: Scene, key: Key) -> bool:
     stream = scene.live.stream(key)
-    return stream is not None and stream.config.get("retention") == "interest" and consumer.config.get("max_deliver", -1) > 0
+    return stream is not None and stream.config.get("retention") == "interest"
 
 
 def _stored(scene: Scene, key: Key, consumer: Key, filters: Iterable[str], start: int) -> Iterator[Reason]:
     for subject in filters:
         found = scene.ask(NextMessage(consumer.stream_key, subject, start), key)
-        if found is not None and not isinstance(found, Absent):
+        if isinstance(found, Message) and not _taken_over(scene, key, subject, found.seq):
             yield _loss(key, f"messages on {subject} were not delivered or not acknowledged yet")
+
+
+def _taken_over(scene: Scene, key: Key, subject: str, first: int) -> bool:
+    """Whether somebody to whom this consumer hands its subjects over will deliver what is stored, from `first` on."""
+    found = [scene.live.consumer(taker) for taker in scene.taken_by(key)]
+    return any(
+        subjects.covered(subject, delivered_by(taker.config)) and ConsumerSeen(taker.info).floor < first
+        for taker in found
+        if taker
+    )
 
 
 _COUNTED = {"max_msgs": ("messages", "message"), "max_bytes": ("bytes", "byte")}
@@ -220,6 +246,24 @@ def removed_filters(scene: Scene, key: Key, consumer: LiveConsumer, removed: tup
         yield from _stored(scene, key, key, removed, 1)
     elif info.get("num_pending", 0) or info.get("num_ack_pending", 0):
         yield from _stored(scene, key, key, removed, info["ack_floor"]["stream_seq"] + 1)
+
+
+def giving_up(scene: Scene, key: Key, consumer: LiveConsumer, wanted: Mapping[str, Any]) -> Iterator[Reason]:
+    """What nobody would be given any more: delivered as often as is allowed now, or gone with a consumer that nobody reads."""
+    live, info = scene.normal(key, consumer.config), consumer.info
+    pending, unacked = info.get("num_pending", 0), info.get("num_ack_pending", 0)
+    most = wanted.get("max_deliver")
+    falls = most is not None and most < live.get("max_deliver", most + 1)
+    if falls and unacked and (most == 1 or info.get("num_redelivered", 0)):
+        had = _count(unacked, "unacknowledged message")
+        yield _loss(key, f"maxDeliver {most} may be what {had} have had: nobody is given them again then")
+    idle = wanted.get("inactive_threshold")
+    if idle is None or idle >= live.get("inactive_threshold", idle + 1):
+        return
+    if (pending or unacked) and _on_interest(scene, key):
+        shown = units.format_duration(idle)
+        message = f"once nobody reads it for {shown} it goes, and with it {_count(pending + unacked, 'message')} that wait for it"
+        yield _loss(key, message)
 
 
 def removed_subjects(scene: Scene, key: Key, durable: Key, removed: tuple[str, ...], floor: int) -> Iterator[Reason]:

@@ -10,7 +10,6 @@ Exceptions, each with its reason:
 from __future__ import annotations
 
 import graphlib
-import itertools
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -89,19 +88,20 @@ class Ranks:
         depth = self.depth(key.stream_key)
         if deletes:
             return _STREAM_DELETES - depth
-        lowers = any(field.path == "consumerLimits" for field in change.fields) and not self._limits_rise(change)
-        return _LIMITS_FALL if lowers and change.action is Action.UPDATE else 2 * depth
+        return _LIMITS_FALL if limits_fall(change) and change.action is Action.UPDATE else 2 * depth
 
     def _on_workqueue(self, key: Key) -> bool:
         stream = self._scene.live.stream(key)
         return stream is not None and b'"retention":"workqueue"' in stream.raw
 
-    @staticmethod
-    def _limits_rise(change: Change) -> bool:
-        """Whether every consumer limit grows (or goes): then it must come before the consumers."""
-        before = orjson.loads(change.live_config or b"{}").get("consumer_limits", {})
-        after = orjson.loads(change.config or b"{}").get("consumer_limits") or {}
-        return all(not after.get(name) or (before.get(name) and after[name] >= before[name]) for name in {*before, *after})
+
+def limits_fall(change: Change) -> bool:
+    """Whether a consumer limit of a stream falls: then it comes after the consumers, else before them."""
+    if not any(field.path.startswith("consumerLimits") for field in change.fields):
+        return False
+    before = orjson.loads(change.live_config or b"{}").get("consumer_limits", {})
+    after = orjson.loads(change.config or b"{}").get("consumer_limits") or {}
+    return not all(not after.get(name) or (before.get(name) and after[name] >= before[name]) for name in {*before, *after})
 
 
 def ordered(changes: Iterable[Change], scene: Scene) -> tuple[Change, ...]:
@@ -112,8 +112,10 @@ def ordered(changes: Iterable[Change], scene: Scene) -> tuple[Change, ...]:
 
 
 def waves(changes: Iterable[Change], scene: Scene) -> tuple[tuple[Change, ...], ...]:
-    """The same, in groups that may run side by side."""
+    """Changes of a plan, in its order, in groups that may run side by side."""
     everything = list(changes)
     ranks = Ranks(scene, everything)
-    in_order = sorted(everything, key=lambda change: (ranks.rank(change), change.key.sort_key))
-    return tuple(tuple(group) for _, group in itertools.groupby(in_order, key=ranks.rank))
+    groups: dict[int, list[Change]] = {}
+    for change in everything:
+        groups.setdefault(ranks.rank(change), []).append(change)
+    return tuple(tuple(groups[rank]) for rank in sorted(groups))

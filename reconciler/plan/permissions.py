@@ -1,7 +1,7 @@
 """What a NATS user needs for these manifests: each subject with the reason why.
 
 Invariant: enough and least. Everything the mode does works with exactly these subjects, and none of them can be left out
-(those marked as re-reads are used only after a lost answer).
+(those marked as re-reads are used only after a lost answer, those marked as proofs by the fence, which says what it misses).
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Grant:
     why: str
     reread: bool = False
     """Only used to find out what became of a request whose answer was lost."""
+    proof: bool = False
+    """Only used to prove that nothing of the leader before can land: without it everything works, and the proof is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def permissions(desired: Desired, modes: frozenset[Mode], place: Place) -> Grant
     domains = sorted({key.domain for key in (*desired.resources, *read)}) or [""]  # the home domain where nothing is declared
     publish = [*_reading(domains, resources, read, place), *_copying(desired, place)]
     if Mode.APPLY in effective:
-        publish += _lease(place)
+        publish += _lease(place, [domain for domain in domains if domain])
         for declared in resources:
             publish += _applying(declared, place)
         publish += _keeping(desired, place)
@@ -131,13 +133,24 @@ def _read_streams(resources: Iterable[Declared]) -> list[Key]:
     return sorted({declared.key.stream_key for declared in resources if declared.key.kind == "Consumer"})
 
 
-def _lease(place: Place) -> Iterator[Grant]:
+def _lease(place: Place, domains: Iterable[str]) -> Iterator[Grant]:
     bucket = place.lease_bucket
     yield Grant(f"{place.prefix}.STREAM.INFO.KV_{bucket}", "the write lease: is its bucket there")
     yield Grant(f"{place.prefix}.STREAM.CREATE.KV_{bucket}", "the write lease: make its bucket once")
+    yield from _fence(place, domains)
     yield Grant(f"{place.prefix}.STREAM.MSG.GET.KV_{bucket}", "the write lease: who holds it")
     prefix = "" if place.prefix == JETSTREAM_API else f"{place.prefix}."
     yield Grant(f"{prefix}$KV.{bucket}.writer", "the write lease: take, renew and release it")
+
+
+def _fence(place: Place, domains: Iterable[str]) -> Iterator[Grant]:
+    """What proves that nothing of the leader before can land any more."""
+    noted, name = "the fence: note our connection, behind all writes that wait", f"KV_{place.lease_bucket}"
+    yield Grant(f"{place.prefix}.STREAM.UPDATE.{name}", noted, proof=True)
+    yield Grant("$SYS.REQ.ACCOUNT.PING.CONNZ", "the fence: is the connection of the leader before gone", proof=True)
+    for domain in domains:
+        why = f"the fence: a write that is refused, behind all that wait in {domain}"
+        yield Grant(f"{_api(place, domain)}.STREAM.CREATE.{name}", why, proof=True)
 
 
 def _applying(declared: Declared, place: Place) -> Iterator[Grant]:

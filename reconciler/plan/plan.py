@@ -7,6 +7,7 @@ Invariant: pure and order-independent. A plan with `questions` is provisional: r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from reconciler.model.common import DEFAULT_INTENT, State
 from reconciler.model.desired import Declared, Desired
@@ -16,6 +17,7 @@ from reconciler.plan import guard, limits, moves, sourcing
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules, not_seen
 from reconciler.plan.decide import create, decide
 from reconciler.plan.display import in_short
+from reconciler.plan.faults import guarded
 from reconciler.plan.fingerprint import fingerprint
 from reconciler.plan.handovers import linked
 from reconciler.plan.machines import is_hold
@@ -54,16 +56,23 @@ def plan(desired: Desired, live: Live, rules: Rules, memory: Memory = NO_MEMORY,
     in_order = ordered(part.wanted(guard.spread(part.without_removals(changes))), scene)
     covered = {one for change in in_order for one in (change.key, *change.touches)}
     name = fingerprint(rules, in_order)
+    wishes = guard.wanted(scene, in_order) if part.everything else {}
+    approved = bool(wishes) and guard.approved(scene, name)
+    stopped = {} if approved else dict(guard.too_much(scene, wishes, name))
     return Plan(
         changes=in_order,
         left=tuple(_left(rules, change) for change in found if part.has(change) and change.key not in covered),
         unchanged=part.declared(desired) - differing,
-        refused=tuple(_refusals(scene, part, in_order, name)),
+        refused=(*_refusals(scene, part, in_order), *stopped.values()),
+        stopped=stopped,
+        wanted=wishes,
+        approved=approved,
         notes=notes,
         fingerprint=name,
         server=live.server,
         environment=desired.environment,
         rules=rules,
+        faults=scene.faults,
         questions=frozenset(scene.open),
     )
 
@@ -76,7 +85,8 @@ def _part(scene: Scene, scope: frozenset[Key] | None, streams: list[Change]) -> 
 
 
 def _changes(scene: Scene, resources: Iterable[Declared]) -> list[Change]:
-    return [_known(scene, change) for declared in resources if (change := decide(scene, declared))]
+    decided = (guarded(scene, declared.key, partial(decide, scene, declared)) for declared in resources)
+    return [_known(scene, change) for change in decided if change]
 
 
 def _remade(scene: Scene, part: Part, found: list[Change]) -> list[Change]:
@@ -101,7 +111,7 @@ def _consumers(scene: Scene, streams: Iterable[Key]) -> Iterator[Declared]:
     for stream in streams:
         consumers = scene.desired.consumers.get(stream, {})
         live = scene.live.consumers_of(stream)
-        if stream in scene.limited_streams or any(map(is_hold, live)):
+        if scene.limited(stream) or any(map(is_hold, live)):
             yield from consumers.values()
             continue
         for name, declared in consumers.items():
@@ -142,11 +152,10 @@ def _targeted(rules: Rules, changes: Iterable[Change]) -> list[Change]:
     return [_whole(rules, change) for change in changes if not rules.targets or rules.targets & _members(change)]
 
 
-def _refusals(scene: Scene, part: Part, changes: tuple[Change, ...], fingerprint: str) -> Iterator[Reason]:
+def _refusals(scene: Scene, part: Part, changes: tuple[Change, ...]) -> Iterator[Reason]:
     yield from guard.nothing_declared(scene)
     if part.everything:
         yield from _unknown_targets(scene, changes)
-        yield from guard.too_much(scene, changes, fingerprint)
 
 
 def _unknown_targets(scene: Scene, changes: Iterable[Change]) -> Iterator[Reason]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from reconciler.model.common import State
 from reconciler.model.identity import Key
@@ -12,6 +13,7 @@ from reconciler.model.normal import canonical
 from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.decide import delete
+from reconciler.plan.faults import guarded
 from reconciler.plan.scene import Scene
 from reconciler.procedures.recreate_consumer import held_consumer
 
@@ -25,30 +27,53 @@ def undeclared(scene: Scene) -> frozenset[Key]:
 def removed_streams(scene: Scene, keys: Iterable[Key]) -> Iterator[Change]:
     """Deletes of such streams."""
     for key in keys:
-        yield _protected(scene, delete(scene, key.resource_key, scene.live.streams[key], Cause.PRUNE))
+        yield guarded(scene, key.resource_key, partial(_removed_stream, scene, key))
+
+
+def _removed_stream(scene: Scene, key: Key) -> Change:
+    return _protected(scene, delete(scene, key.resource_key, scene.live.streams[key], Cause.PRUNE))
 
 
 def removed_consumers(scene: Scene, streams: Iterable[Key], *, prune: bool) -> Iterator[Change]:
     """Deletes of consumers of ours that are no longer declared; without `prune`, only of what goes with a declared delete."""
-    owner, resources = scene.rules.owner, scene.desired.resources
+    owner = scene.rules.owner
     for stream in streams:
         declared = scene.desired.consumers.get(stream, {})
         for name, consumer in scene.live.consumers_of(stream).items():
             if name in declared or consumer.owner != owner or not (prune or consumer.special):
                 continue
             key = Key("Consumer", name, stream.name, stream.domain)
-            if key in scene.desired.durables or (consumer.special and _is_read(scene, consumer.marker.source)):
-                continue
-            wanted_by = (_stands_for(key, consumer) if consumer.special else None) or key
-            if wanted_by not in resources:
-                if prune and consumer.special and consumer.marker.source:
-                    yield _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
-                elif prune and not _held_back(scene, name):
-                    yield _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
-            elif resources[wanted_by].intent.state is State.ABSENT and wanted_by.is_stream:
-                yield _without_reader(scene, key, wanted_by, consumer, Cause.MANIFEST)
-            elif resources[wanted_by].intent.state is State.ABSENT:
-                yield delete(scene, key, consumer, Cause.MANIFEST)
+            change = guarded(scene, key, partial(_removed_consumer, scene, key, consumer, prune=prune))
+            if change is not None:
+                yield change
+
+
+def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: bool) -> Change | None:
+    """The delete of one consumer of ours that is no longer declared, if it is to go."""
+    resources = scene.desired.resources
+    if key in scene.desired.durables or (consumer.special and _is_read(scene, consumer.marker.source)):
+        return None
+    wanted_by = (_stands_for(key, consumer) if consumer.special else None) or key
+    if wanted_by not in resources:
+        if prune and consumer.special and consumer.marker.source:
+            return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
+        if prune and not _held_back(scene, key.name):
+            return _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
+        return None
+    if resources[wanted_by].intent.state is not State.ABSENT:
+        return None
+    if wanted_by.is_stream:
+        return _without_reader(scene, key, wanted_by, consumer, Cause.MANIFEST)
+    return delete(scene, key, consumer, Cause.MANIFEST)
+
+
+def removed_again(scene: Scene, change: Change) -> Change | None:
+    """The delete of something that is not declared, judged on another look."""
+    key = change.key
+    seen = scene.seen(key)
+    if isinstance(seen, LiveConsumer):
+        return _removed_consumer(scene, key, seen, prune=True)
+    return next(removed_streams(scene, [key.stream_key])) if seen is not None else None
 
 
 def removed_durables(scene: Scene, changes: Iterable[Change]) -> Iterator[Change]:

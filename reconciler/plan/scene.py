@@ -32,6 +32,17 @@ class Scene:
     """What has to be read before this plan is final."""
     silent: dict[Key, str] = field(default_factory=dict)
     """Keys whose change hangs on a question that nobody answered, with the reason."""
+    faults: dict[Key, str] = field(default_factory=dict)
+    """Keys about which something went wrong here, with the trace of it."""
+    takers: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    """Consumers that had to take subjects over before this one gives them up; they have, when it is judged again."""
+
+    def taken_by(self, key: Key) -> tuple[Key, ...]:
+        """Who had to take subjects over before this consumer gives them up, in the plan judged again or in an earlier one."""
+        digest, takers = self.memory.handed_over.get(key.live_key, ("", ()))
+        declared = self.desired.resources.get(key)
+        same = digest == (declared.digest if declared else "")
+        return self.takers.get(key) or (takers if same else ())
 
     def ask(self, read: Read, key: Key) -> Fact | None:
         """The answer to a question that the change of `key` hangs on; None while there is none."""
@@ -108,12 +119,16 @@ class Scene:
                     found.setdefault(reader, []).append(Key("Consumer", name, stream.name, stream.domain))
         return {stream: tuple(sorted(keys)) for stream, keys in found.items()}
 
-    @cached_property
-    def limited_streams(self) -> frozenset[Key]:
-        """Streams whose consumer limits change what their consumers' defaults are, live or declared."""
-        live = (key for key, stream in self.live.streams.items() if stream.limits)
-        declared = (key for key, entry in self.streams.items() if b"consumer_limits" in entry.wire)
-        return frozenset((*live, *declared))
+    def limited(self, stream: Key) -> bool:
+        """Whether consumer limits of this stream change what its consumers' defaults are, live or declared."""
+        live, declared = self.live.streams.get(stream), self.streams.get(stream)
+        return bool(live and live.limits) or (declared is not None and b"consumer_limits" in declared.wire)
+
+    def at(self, live: Live, takers: Mapping[Key, tuple[Key, ...]]) -> Scene:
+        """The same, at another look; what was found out about everything is not found out again."""
+        scene = Scene(self.desired, live, self.rules, self.memory, takers=takers)
+        scene.__dict__.update({name: known for name, known in self.__dict__.items() if name in ("streams", "kept_durables")})
+        return scene
 
 
 def _reader_of(marker: Marker) -> Key | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from reconciler.model.desired import Declared
 from reconciler.model.flow import copies
@@ -18,6 +19,7 @@ from reconciler.plan import diff, losses
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.decide import outline
 from reconciler.plan.difference import compare
+from reconciler.plan.faults import guarded
 from reconciler.plan.handing_over import Judge, Move, drops, move_of
 from reconciler.plan.move_words import point_of_no_return, steps, warnings
 from reconciler.plan.readers import Reader, origin_info, origin_subjects, readers, recreated
@@ -53,7 +55,7 @@ def resolve(scene: Scene, streams: Iterable[Key], changes: Iterable[Change]) -> 
         seen = scene.live.streams.get(key)
         if declared is None or not (_copies(declared, seen) or key in scene.kept_durables):
             continue
-        change = _of_stream(scene, declared, seen, found)
+        change = guarded(scene, declared.key, partial(_of_stream, scene, declared, seen, found))
         if change is not None:
             for member in change.touches:
                 if not _says_why(found.get(member)):

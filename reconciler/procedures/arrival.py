@@ -15,7 +15,15 @@ from typing import Any
 from reconciler.model import units
 from reconciler.model.marker import Residue
 from reconciler.model.normal import normal_consumer
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode, encode_paused, immutable_differences, new_filters
+from reconciler.procedures.consumer import (
+    ConsumerSeen,
+    ConsumerTarget,
+    choice,
+    encode,
+    encode_paused,
+    immutable_differences,
+    new_filters,
+)
 from reconciler.procedures.machine import Do, Step
 from reconciler.procedures.pausing import FRESH, Memory, hold_still, release
 from reconciler.procedures.requests import CreateConsumer, Fact, Message, NextMessage, ResetConsumer, UpdateConsumer
@@ -52,8 +60,9 @@ def create(name: str, target: ConsumerTarget, where: Place) -> Do:
     step = MOVE if _movable(target, where) else RESUME
     if step == RESUME:
         config = target.with_residue(_residue(target, where.start)).wire
-    journal = target.journal(name, step, {"start": where.start})
-    paused = encode_paused(config, journal, target.marker.owner, where.time + 2 * target.deadline)
+    until = where.time + 2 * target.deadline
+    journal = target.journal(name, step, {"start": where.start, **choice(until)})
+    paused = encode_paused(config, journal, target.marker.owner, until)
     return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH, final=True)
 
 

@@ -25,7 +25,11 @@ DEFAULT_ACK_WAIT = 30 * 10**9
 RESET_LEVEL = 4
 DUPLICATES = "duplicates"
 """Where a journal keeps how many messages the procedure is expected to deliver again: afterwards nobody can tell."""
+UNTIL = "until"
+"""Where a journal keeps the deadline of the pause that its procedure has chosen."""
 REWINDABLE = frozenset({"all", "by_start_sequence", "by_start_time"})
+_SIGNATURE, _SIGNED = 271_828, 10**6
+"""How the deadline of a pause of ours ends: whatever became of its journal, no person has set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +157,11 @@ class ConsumerSeen:
         return int(self.info.get("num_ack_pending", 0))
 
     @property
+    def unacknowledged(self) -> bool:
+        """Whether something that was delivered is not acknowledged."""
+        return bool(self.in_flight) or self.delivered != self.floor
+
+    @property
     def paused(self) -> bool:
         """Whether the pause is in effect (a cluster answers the request before it is)."""
         return self.info.get("paused") is True
@@ -164,6 +173,36 @@ class ConsumerSeen:
         return units.parse_time(text) if text else 0
 
     @property
+    def chosen(self) -> int:
+        """The deadline of the pause that its procedure has chosen; 0 before it chose one, and in a journal of old."""
+        try:
+            return units.parse_time(self.data[UNTIL])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return 0
+
+    @property
+    def paused_as_chosen(self) -> bool:
+        """Whether it has stood still since its procedure paused it: a pause that ran out does not come back by itself."""
+        return self.paused and self.pause_until == self.chosen
+
+    @property
+    def paused_by_other(self) -> bool:
+        """Whether it is paused, though neither by a procedure nor as its manifest says; a journal of old does not tell."""
+        declared = self.marker.pause_until
+        ours = self.pause_until % _SIGNED == _SIGNATURE or (self.journal and not self.chosen)
+        return self.paused and not ours and not (declared and self.pause_until == units.parse_time(declared))
+
+    @property
+    def left_paused(self) -> bool:
+        """Whether a procedure has paused it that is over: a pause that landed late, which nobody else would end."""
+        return self.paused and self.journal is None and self.pause_until % _SIGNED == _SIGNATURE
+
+    def chosen_again(self, until: int) -> bytes:
+        """The configuration with the same journal, but for the deadline."""
+        data = orjson.dumps({**self.data, **choice(until)}).decode()
+        return encode(self.config, replace(self.journal, data=data) if self.journal else None, self.marker.owner)
+
+    @property
     def time(self) -> int:
         """The server's clock when it answered."""
         return units.parse_time(self.info["ts"])
@@ -172,6 +211,16 @@ class ConsumerSeen:
     def ack_wait(self) -> int:
         """How long a worker may take."""
         return int(self.config.get("ack_wait") or DEFAULT_ACK_WAIT)
+
+
+def deadline(until: int) -> str:
+    """Until when a procedure pauses a consumer, about then: it can be told from what a person would ask for."""
+    return units.format_time(until - until % _SIGNED + _SIGNATURE)
+
+
+def choice(until: int) -> dict[str, str]:
+    """What a journal has to say before that pause is asked for."""
+    return {UNTIL: deadline(until)}
 
 
 def journal_data(journal: Journal | None) -> Config:
@@ -226,7 +275,7 @@ def encode(config: Mapping[str, Any], journal: Journal | None, owner: str = "") 
 def encode_paused(config: Mapping[str, Any], journal: Journal, owner: str, until: int) -> bytes:
     """A consumer to create: journalled, and paused from its first moment."""
     created: Config = orjson.loads(encode(config, journal, owner))
-    return orjson.dumps(created | {"pause_until": units.format_time(until)})
+    return orjson.dumps(created | {"pause_until": deadline(until)})
 
 
 def _entry(journal: Journal) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Holding a durable still that a stream reads through: pause it, and wait until all it delivered has been taken in.
 
-Invariant: such a pause has a deadline on the server's clock; until then nothing moves, and the ack floor is exactly the last
-sequence that was copied.
+Invariant: such a pause has a deadline on the server's clock, which is in the journal before it is asked for; while it is paused
+until exactly then nothing has moved, and the ack floor is exactly the last sequence that was copied.
 """
 
 from __future__ import annotations
@@ -45,17 +45,27 @@ def hold(key: Key, seen: ConsumerSeen, journalled: bytes, now: int, held: Held) 
         refusal = _paused_by_person(key, seen)
         return refusal or Do(UpdateConsumer(key, journalled), f"note the procedure in {key.name}"), held
     held = replace(held, began=held.began or now)
-    if not seen.paused or seen.pause_until - seen.time < DEFAULT_DEADLINE:
+    if seen.paused_by_other:
+        return by_somebody_else(key, seen), held
+    if seen.chosen - seen.time < DEFAULT_DEADLINE:
+        noted = seen.chosen_again(seen.time + 2 * DEFAULT_DEADLINE)
+        return Do(UpdateConsumer(key, noted), f"note until when {key.name} is paused"), replace(held, asked_at=0, floor=-1)
+    if not seen.paused_as_chosen:
         if now - held.asked_at < PATIENCE:
             return Wait(now + POLL, "the pause takes effect"), held
-        until = units.format_time(seen.time + 2 * DEFAULT_DEADLINE)
+        until = units.format_time(seen.chosen)
         return Do(PauseConsumer(key, until), f"pause {key.name}"), replace(held, asked_at=now, floor=-1)
     return _at_rest(key, seen, now, held)
 
 
 def _paused_by_person(key: Key, seen: ConsumerSeen) -> Abort | None:
-    if not seen.paused or seen.marker.pause_until:
+    if seen.marker.pause_until or not seen.paused_by_other:
         return None
+    return by_somebody_else(key, seen)
+
+
+def by_somebody_else(key: Key, seen: ConsumerSeen) -> Abort:
+    """Somebody has paused it, and only they end that."""
     message = f"{key} was paused until {seen.config.get('pause_until')} by somebody else; {way_to_resume(key)}"
     return Abort("paused-by-person", message)
 
@@ -68,7 +78,7 @@ def way_to_resume(key: Key) -> str:
 
 def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[Step, Held]:
     """The last sequence that was copied, once two looks far enough apart show the same; until then a wait."""
-    if seen.in_flight or seen.delivered != seen.floor:
+    if seen.unacknowledged:
         if now - held.began > DEFAULT_DEADLINE:
             message = f"{key} is paused, but what it has delivered is not taken in: does its stream read through it?"
             return Abort("not-drained", message), held
@@ -93,6 +103,8 @@ def declared_pause(marker_until: str, now: int) -> str:
 def pause_as_declared(key: Key, seen: ConsumerSeen, declared: str) -> Do | None:
     """The request that brings a durable's pause to what its manifest asks for, usually none; None when it is so."""
     wanted = declared_pause(declared, seen.time)
+    if seen.paused_by_other:
+        return None
     as_it_is = units.format_time(seen.pause_until) if seen.paused else ""
     if as_it_is == (units.format_time(units.parse_time(wanted)) if wanted else ""):
         return None

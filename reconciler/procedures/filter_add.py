@@ -18,7 +18,16 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, encode, new_filters
+from reconciler.procedures.consumer import (
+    UNTIL,
+    ConsumerSeen,
+    ConsumerTarget,
+    added_filters,
+    arrived,
+    choice,
+    encode,
+    new_filters,
+)
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, lapsed, paused_by_person, release
 from reconciler.procedures.requests import (
@@ -140,18 +149,20 @@ class FilterAdd:
         return Do(UpdateConsumer(self.key, self.target.config), "clear the journal", memory)
 
     def _resume(self, seen: ConsumerSeen, _facts: Mapping[Read, Fact], memory: Memory) -> Step:
-        if lapsed(self.target, seen) and not memory.resumed_at:
+        if seen.paused_by_other or (lapsed(self.target, seen) and not memory.resumed_at):
             return self._note_pause(seen, FRESH)  # perhaps before the filters changed: rewind once more
         step = release(self.target, seen, memory)
         return step or Do(UpdateConsumer(self.key, self.target.config), "clear the journal", memory)
 
     def _note_pause(self, seen: ConsumerSeen, memory: Memory) -> Do:
-        journal = self.target.journal(NAME, PAUSE, {"added": added_filters(self.target, seen)})
+        pause = choice(seen.time + 2 * self.target.deadline)
+        journal = self.target.journal(NAME, PAUSE, {"added": added_filters(self.target, seen), **pause})
         config = encode(seen.config, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
     def _update(self, step: str, seen: ConsumerSeen, title: str, memory: Memory) -> Do:
-        journal = self.target.journal(NAME, step, {"added": added_filters(self.target, seen)})
+        pause = {UNTIL: seen.data[UNTIL]} if seen.chosen else {}
+        journal = self.target.journal(NAME, step, {"added": added_filters(self.target, seen), **pause})
         config = encode(self.target.wire, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), title, memory)
 

@@ -13,7 +13,16 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import Journal
 from reconciler.model.normal import Config, normal_consumer
 from reconciler.model.sourcing import detached, identity_of
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode, encode_paused, journal_data
+from reconciler.procedures.consumer import (
+    DEFAULT_DEADLINE,
+    UNTIL,
+    ConsumerSeen,
+    ConsumerTarget,
+    choice,
+    encode,
+    encode_paused,
+    journal_data,
+)
 from reconciler.procedures.drain import NOTHING, POLL, Held, again, hold
 from reconciler.procedures.machine import Ask, Do, Step, Wait
 from reconciler.procedures.requests import (
@@ -22,12 +31,11 @@ from reconciler.procedures.requests import (
     LastCopied,
     PauseConsumer,
     Read,
-    ResetConsumer,
     UpdateConsumer,
     UpdateStream,
     Write,
 )
-from reconciler.procedures.slots import Slot, View
+from reconciler.procedures.slots import STEADY, Slot, View
 
 NAME = "migrate-source"
 DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
@@ -35,8 +43,14 @@ COPIED = "copied"
 """In a journal `drain`: the last sequence that was copied, where the durable itself does not show it."""
 ENTRY = "entry"
 """In a journal: the entry that suits the durable as it is; nobody else knows it while a placeholder stands for it."""
+LEFT = "left"
+"""In a journal `attach`: the entry that is given up; more may have been copied under it than was, when that seemed to rest."""
+RESTS = 10**9
+"""What was queued when an entry changed is stored after this much silence."""
 FAR = 365 * 24 * 3600 * 10**9
 """A durable that is not in place yet must not begin by itself: it would repeat everything."""
+CALM = 5 * 10**9
+"""Where nobody was elected for so long, nobody is about to attach anew what has only just begun to flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +62,15 @@ class Memory:
     """The last sequence stored under the identity that is being left."""
     copied_since: int = 0
     purged: tuple[str, ...] = ()
-    reset: ResetConsumer | None = None
-    """The last one that was done."""
     asked_at: int = 0
     """When a pause, or its end, was last requested."""
     flowing_from: int = 0
     """When the new reader was first waited for."""
+    led_by: tuple[str, ...] = ()
+    """Who leads the stream and the durables; empty where nobody is elected."""
+    led_since: int = 0
+    stood: int = -1
+    """The floor of the new reader before it had acknowledged anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +91,10 @@ class Ground:
         """One write."""
         return Do(write, title, replace(self.memory, **memory), final=final)
 
-    def update(self, entry: Config, title: str, *, final: bool = False) -> Do:
-        """Put an entry in the slot's place."""
-        return self.do(UpdateStream(self.view.stream, self.view.with_entry(self.slot, entry)), title, final=final)
+    def update(self, entry: Config, title: str, *, final: bool = False, held: bool = False) -> Do | Wait:
+        """Put an entry in the slot's place; one whose durable is not held still begins at once, so the leaders have to stay."""
+        unsteady = None if held or detached(entry) else self._unsteady()
+        return unsteady or self.do(UpdateStream(self.view.stream, self.view.with_entry(self.slot, entry)), title, final=final)
 
     def create(self, target: ConsumerTarget) -> Do:
         """Make a durable that begins by itself."""
@@ -84,15 +102,25 @@ class Ground:
 
     def prepare(self, target: ConsumerTarget, data: Mapping[str, Any]) -> Do:
         """Make a durable that waits, paused, to be taken into use."""
-        journal = target.journal(NAME, ATTACH, {**data, "made": True, "stream": str(self.view.stream)})
-        config = encode_paused(target.wire, journal, target.marker.owner, self.now + FAR)
+        until = self.now + FAR
+        known = {**data, "made": True, "stream": str(self.view.stream), **choice(until)}
+        config = encode_paused(target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
         return self.do(CreateConsumer(target.key, config), f"create {target.key.name}, paused")
 
     def note(self, key: Key, config: Config, step: str, data: Mapping[str, Any], title: str) -> Do:
         """Write a journal into a durable."""
         target = ConsumerTarget(key=key, config=encode(config, None), level=0)
-        journal = target.journal(NAME, step, {**data, "stream": str(self.view.stream)})
+        journal = target.journal(NAME, step, {**data, "stream": str(self.view.stream), **self._pause_of(key, step)})
         return self.do(UpdateConsumer(key, encode(config, journal, target.marker.owner or self.view.owner)), title)
+
+    def _pause_of(self, key: Key, step: str) -> Mapping[str, Any]:
+        """What a journal says of the pause: it is a long one from `attach` on."""
+        seen = self.view.consumer(key)
+        if seen is None:
+            return {}
+        if step == ATTACH and journal_of(seen) != ATTACH:
+            return choice(self.now + FAR)
+        return {UNTIL: seen.data[UNTIL]} if seen.chosen else {}
 
     def finished(self, step: Do | None) -> Do | None:
         """A step of somebody who knows no memory."""
@@ -105,9 +133,13 @@ class Ground:
 
     def drained(self, key: Key, seen: ConsumerSeen) -> int | Step:
         """The next step towards a durable at rest; once it is, the last sequence that was copied."""
+        live, known = self.view.entry(self.slot), seen.data.get(ENTRY)
+        if live and detached(live) and isinstance(known, dict) and seen.paused_as_chosen and seen.unacknowledged:
+            return self.rested(known, max(seen.floor, int(seen.data.get(COPIED) or 0)))
         target = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
-        data = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
+        data: dict[str, Any] = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
+        data |= choice(seen.time + 2 * DEFAULT_DEADLINE)
         journalled = encode(seen.config, target.journal(NAME, DRAIN, data), owner)
         held = self.memory.held if self.memory.held.of == key.name else Held(of=key.name)
         found = hold(key, seen, journalled, self.now, held)
@@ -116,10 +148,27 @@ class Ground:
         step, held = found
         return replace(step, memory=replace(self.memory, held=held)) if isinstance(step, Do | Wait) else step
 
+    def attached(self, seen: ConsumerSeen, entry: Config) -> Wait | None:
+        """The wait for a stream that listens to a durable, and for leaders that stay; None when that is so.
+
+        Where somebody is elected, what is stored before that is not known to the next leader, which has it delivered again.
+        """
+        if not self.memory.led_by:
+            return None
+        if not (seen.info.get("push_bound") and self.view.flows(entry)):
+            return self.wait(f"{self.view.stream} attaches {self.slot.origin}")
+        return self._unsteady()
+
+    def _unsteady(self) -> Wait | None:
+        if self.memory.led_by and self.now - self.memory.led_since < STEADY:
+            return self.wait("the leaders stay the same", over=self.memory.led_since + STEADY)
+        return None
+
     def _taken_in(self, key: Key, seen: ConsumerSeen, floor: int) -> int | Step:
         """The last sequence that was copied: more than a durable's floor, where a server was stopped before it was told.
 
-        On a workqueue such messages are still there, so the durable has to hand them over, and be told, once more.
+        On a workqueue such messages are still there, so the durable has to hand them over, and be told, once more, as soon as
+        somebody listens.
         """
         live = self.view.entry(self.slot)
         if live is None or detached(live):
@@ -127,17 +176,37 @@ class Ground:
         found = self.copied(live)
         if isinstance(found, Ask):
             return found
-        if found.seq <= floor or self.slot.retention != "workqueue" or not seen.info.get("push_bound"):
+        if found.seq <= floor or self.slot.retention != "workqueue":
             return max(found.seq, floor)
+        if not seen.info.get("push_bound"):
+            return self.wait(
+                f"{self.view.stream} listens to {key.name} again, which was not told that all it delivered is stored"
+            )
         held = again(self.memory.held, self.now)
         title = f"resume {key.name}, which was not told that all it delivered is stored"
         return self.do(PauseConsumer(key, ""), title, held=held)
+
+    @property
+    def calm(self) -> bool:
+        """Whether nobody was elected lately."""
+        return not self.memory.led_by or self.now - self.memory.led_since >= CALM
 
     def copied(self, entry: Mapping[str, Any]) -> Copied | Ask:
         """How far was copied under the identity of an entry."""
         question = LastCopied(self.view.stream, identity_of(entry))
         fact = self.view.facts.get(question)
         return fact if isinstance(fact, Copied) else self.ask(question)
+
+    def rested(self, entry: Mapping[str, Any], least: int) -> int | Step:
+        """The last sequence that was copied under the identity of an entry that nobody reads through any more."""
+        memory, found = self.memory, self.copied(entry)
+        if isinstance(found, Ask):
+            return found
+        if found.seq != memory.copied:
+            return self.wait("what was on its way arrives", copied=found.seq, copied_since=self.now)
+        if self.now - memory.copied_since < RESTS:
+            return self.wait("what was on its way arrives", over=memory.copied_since + RESTS)
+        return max(found.seq, least)
 
     def ask(self, *more: Read) -> Ask:
         """Read everything once more, and these."""

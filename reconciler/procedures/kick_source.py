@@ -23,6 +23,7 @@ from reconciler.model.source_look import told_of
 from reconciler.model.sourcing import detached, placeholder
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
 from reconciler.procedures.requests import ConsumerInfo, StreamInfo, UpdateStream
+from reconciler.procedures.slots import led_lately
 
 NAME = "kick-source"
 HEARD = 2 * 10**9
@@ -78,6 +79,8 @@ class KickSource:
         at = self._at(sources, entry)
         if at is None:
             return Abort("moved", f"{self.key} has other sources by now")
+        if led_lately(dict(seen)) and (detached(sources[at]) or not known.attached_at):
+            return Wait(now + POLL, "the leaders stay the same", known)
         if detached(sources[at]):
             sources[at] = entry
             return self._put(config, sources, f"attach {self.durable.name}", Memory(now))

@@ -14,9 +14,9 @@ from reconciler.model.normal import Config
 from reconciler.model.sourcing import detached, fresh_ephemeral, placeholder
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.drain import PATIENCE, let_go
-from reconciler.procedures.ground import ATTACH, COPIED, DRAIN, ENTRY, Ground, durable_name, journal_of, means
+from reconciler.procedures.ground import ATTACH, COPIED, DRAIN, ENTRY, LEFT, Ground, durable_name, journal_of, means
 from reconciler.procedures.machine import Abort, Ask, Step
-from reconciler.procedures.requests import DeleteConsumer, UpdateConsumer
+from reconciler.procedures.requests import DeleteConsumer, PauseConsumer, UpdateConsumer
 from reconciler.procedures.slots import same_entry
 from reconciler.procedures.taking import drop, enlist
 
@@ -44,12 +44,16 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     if seen.info.get("push_bound"):
         return ground.wait("the stream lets go")
     data = {"start": still + 1, ENTRY: slot.wanted}
+    if seen.unacknowledged and slot.retention == "workqueue":
+        data["from"] = seen.data.get(ENTRY)  # what is copied is still there, and nobody else will take it away
     return ground.note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
 
 
 def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:
     """The durable runs, and becomes as it shall be; what was left of another one goes."""
     old = ground.slot.old
+    if seen.left_paused:
+        return ground.do(PauseConsumer(target.key, ""), f"resume {target.key.name}, which was paused late")
     if journal_of(seen) == DRAIN:
         return ground.finished(let_go(target.key, seen))
     if means(seen.config) != means(target.wire) or seen.marker != target.marker:
@@ -90,7 +94,8 @@ def leave(ground: Ground, live: Config, key: Key) -> Step:
             return found
         start = found.seq + 1
     if slot.durable:
-        return enlist(ground, slot.durable, {"start": start})
+        left = {LEFT: live} if start and not detached(live) else {}
+        return enlist(ground, slot.durable, {"start": start, **left})
     title = f"read {slot.origin} without {key.name}"
     if queue or durable_name(slot.wanted):
         return ground.update(slot.wanted, title, final=True)

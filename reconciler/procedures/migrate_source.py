@@ -90,7 +90,7 @@ class MigrateSource:
             return Ask(reads, course)
         view = View(self.key, observation.facts, observation.now, read_marker(self.stream.wire.get("metadata")).owner)
         for number, slot in enumerate(self.slots):
-            ground = Ground(slot, view, course.slots.get(number, Memory()), reads)
+            ground = Ground(slot, view, _led(slot, view, course.slots.get(number, Memory())), reads)
             step = _take_back(ground) if course.giving_up else _next(ground)
             if isinstance(step, Abort) and not course.giving_up:
                 return self.step(Observation(view.now, view.facts), replace(course, giving_up=step))
@@ -121,6 +121,14 @@ class MigrateSource:
         for said, live in varied:
             entries = [live if same_entry(entry, said) else entry for entry in entries]
         return canonical({**config, "sources": entries, "metadata": with_variations(config["metadata"], varied)})
+
+
+def _led(slot: Slot, view: View, memory: Memory) -> Memory:
+    """Since when the stream and the durables of a slot have the leaders that they have now."""
+    leaders, known_for = view.leaders(slot), view.led_for(slot)
+    if known_for is not None:
+        return replace(memory, led_by=leaders, led_since=view.now - known_for)
+    return memory if leaders == memory.led_by else replace(memory, led_by=leaders, led_since=view.now)
 
 
 def _variation(slot: Slot, view: View) -> tuple[Config, Config] | None:

@@ -1,6 +1,7 @@
 """Holding a consumer still: pause it, wait until the pause is in effect and its workers have acknowledged; let it go again.
 
-Invariant: a pause of ours has a deadline on the server's clock (a dead-man switch), and is renewed before half of it is used.
+Invariant: a pause of ours has a deadline on the server's clock (a dead-man switch), which is in the journal before it is asked
+for: only a pause with exactly that deadline is ours, and was in effect all the time. It is renewed before half of it is used.
 """
 
 from __future__ import annotations
@@ -37,12 +38,18 @@ FRESH = Memory()
 
 def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | Memory:
     """The next step towards a paused, drained consumer; a Memory once it is one."""
-    if not seen.paused:
+    if seen.paused_by_other:
+        return _by_somebody_else(target, seen)
+    if seen.chosen - seen.time < target.deadline:
+        noted = seen.chosen_again(seen.time + 2 * target.deadline)
+        title = f"note until when {target.key.name} is paused"
+        return Do(UpdateConsumer(target.key, noted), title, Memory(giving_up=memory.giving_up))
+    if not seen.paused_as_chosen:
         if seen.time - memory.paused_at < min(PATIENCE, 2 * target.deadline):
             return Wait(seen.time + POLL, "the pause takes effect", memory)
-        return _pause(target, seen, Memory(giving_up=memory.giving_up))
-    if seen.pause_until - seen.time < target.deadline:
-        return _pause(target, seen, memory)
+        until = units.format_time(seen.chosen)
+        paused = Memory(paused_at=seen.time, giving_up=memory.giving_up)
+        return Do(PauseConsumer(target.key, until), f"pause {target.key.name}", paused)
     memory = replace(memory, quiet_since=memory.quiet_since or seen.time)
     enough = memory.quiet_since + min(seen.ack_wait, target.deadline)
     if seen.in_flight and not memory.drained and seen.time < enough:
@@ -53,6 +60,8 @@ def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> St
 def release(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
     """The next step towards the pause the target declares, usually none; None once that is so."""
     wanted = _declared_pause(target, seen)
+    if seen.paused_by_other:
+        return None  # whoever paused it ends that
     if seen.pause_until == wanted if wanted else not seen.paused:
         return None
     if seen.time - memory.resumed_at < PATIENCE:
@@ -80,14 +89,13 @@ def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
 
 def paused_by_person(target: ConsumerTarget, seen: ConsumerSeen) -> Abort | None:
     """A pause that neither a journal nor a manifest explains is not ours to end."""
-    if not seen.paused or seen.journal or seen.marker.pause_until:
+    if seen.journal or seen.marker.pause_until or not seen.paused_by_other:
         return None
+    return _by_somebody_else(target, seen)
+
+
+def _by_somebody_else(target: ConsumerTarget, seen: ConsumerSeen) -> Abort:
     return Abort("paused-by-person", f"{target.key} was paused until {seen.config.get('pause_until')} by somebody else")
-
-
-def _pause(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Do:
-    until = units.format_time(seen.time + 2 * target.deadline)
-    return Do(PauseConsumer(target.key, until), f"pause {target.key.name}", replace(memory, paused_at=seen.time))
 
 
 def _declared_pause(target: ConsumerTarget, seen: ConsumerSeen) -> int:

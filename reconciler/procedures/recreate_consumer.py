@@ -20,7 +20,7 @@ from reconciler.model.identity import MAX_NAME, Key
 from reconciler.model.normal import EVERYTHING
 from reconciler.model.subjects import covers
 from reconciler.procedures import arrival
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, encode, encode_paused
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode, encode_paused
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
@@ -179,6 +179,7 @@ class RecreateConsumer:
 
     def _note(self, seen: ConsumerSeen, memory: Memory) -> Do:
         data = {"added": added_filters(self.target, seen), "continues": seen.journal.name if seen.journal else ""}
+        data |= choice(seen.time + 2 * self.target.deadline)
         config = encode(seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 

@@ -172,6 +172,15 @@ Write = (
 )
 
 
+_OfStream = CreateStream | UpdateStream | DeleteStream | PurgeStream
+
+
 def changed_by(write: Write) -> Key:
     """What a write changes."""
-    return write.stream if isinstance(write, CreateStream | UpdateStream | DeleteStream | PurgeStream) else write.consumer
+    return write.stream if isinstance(write, _OfStream) else write.consumer
+
+
+def changes_what_exists(write: Write) -> bool:
+    """Whether it could take back, late, what somebody else has done since; a pause ends by itself, and a resume does not."""
+    creates = isinstance(write, CreateStream | CreateConsumer)
+    return not creates and not (isinstance(write, PauseConsumer) and write.until)

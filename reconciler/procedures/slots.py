@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.marker import OWNER, RESIDUE, Residue, read_marker
@@ -21,6 +22,10 @@ from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo
 
 ACTIVE = 2 * 10**9
 """A source that heard from its origin within this time is alive: there are heartbeats every second."""
+STEADY = 1500 * 10**6
+"""A leader that was elected within this time may not have attached everything yet, and attach it anew."""
+FIRST = 300 * 10**6
+"""A durable has its first leader within this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +133,51 @@ class View:
             config["metadata"] = with_variations(metadata, [(slot.spoken, entry)])
         return orjson.dumps({**config, "sources": [*entries, entry] if entry else entries})
 
+    def leaders(self, slot: Slot) -> tuple[str, ...]:
+        """Who leads the stream and the durables of a slot, and since when; empty where nobody is elected.
+
+        The first leader of a durable has nobody to catch up with, and nothing to attach anew.
+        """
+        info = self.info or {}
+        if not (info.get("cluster") or {}).get("replicas"):
+            return ()
+        durables = [seen.info for key in slot.keys if (seen := self.consumer(key))]
+        return tuple(f"{_led(one)}" for one in (info, *durables) if not _led_at_once(one))
+
+    def led_for(self, slot: Slot) -> int | None:
+        """How long the last of them has led, by its own clock; None where servers do not say (before 2.12)."""
+        durables = [seen.info for key in slot.keys if (seen := self.consumer(key))]
+        ages = [_led_for(one) for one in (self.info or {}, *durables) if not _led_at_once(one)]
+        known = [age for age in ages if age is not None]
+        return min(known) if known and len(known) == len(ages) else None
+
     def flows(self, entry: Config) -> bool:
         """Whether every source like this entry has heard from its origin lately."""
         info = self.info or {}
         alive = [one for one in _source_infos(info) if place_of(one) == place_of(entry)]
         return bool(alive) and all(0 <= one.get("active", -1) <= ACTIVE for one in alive)
+
+
+def _led(info: Config) -> Config:
+    cluster: Config = info.get("cluster") or {}
+    return {name: cluster.get(name) for name in ("leader", "leader_since")}
+
+
+def _led_for(info: Config) -> int | None:
+    since = _led(info)["leader_since"]
+    return units.parse_time(info["ts"]) - units.parse_time(since) if since else None
+
+
+def _led_at_once(info: Config) -> bool:
+    """Whether it is a durable whose leader is the first that it has."""
+    since = _led(info)["leader_since"]
+    return "delivered" in info and bool(since) and units.parse_time(since) - units.parse_time(info["created"]) < FIRST
+
+
+def led_lately(info: Config) -> bool:
+    """Whether a stream got its leader so lately that it may not have attached everything yet."""
+    age = _led_for(info)
+    return age is not None and bool((info.get("cluster") or {}).get("replicas")) and age < STEADY
 
 
 def _source_infos(info: Mapping[str, Any]) -> Iterator[Config]:

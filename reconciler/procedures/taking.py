@@ -15,11 +15,12 @@ from reconciler.model import units
 from reconciler.model.identity import Key
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import copied_subjects, detached, placeholder
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
-from reconciler.procedures.drain import PATIENCE, let_go, pause_as_declared
-from reconciler.procedures.ground import ATTACH, DRAIN, ENTRY, FAR, RESUME, Ground, journal_of, means
+from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, ConsumerTarget, encode
+from reconciler.procedures.drain import PATIENCE, by_somebody_else, let_go, pause_as_declared
+from reconciler.procedures.ground import ATTACH, DRAIN, ENTRY, FAR, LEFT, RESUME, Ground, journal_of, means
 from reconciler.procedures.machine import Ask, Step
 from reconciler.procedures.requests import (
+    Copied,
     DeleteConsumer,
     Message,
     NextMessage,
@@ -30,8 +31,8 @@ from reconciler.procedures.requests import (
 )
 from reconciler.procedures.slots import place_of, reads_through, same_entry
 
-RESTS = 10**9
-"""What was queued when an entry changed is stored after this much silence."""
+UNTOLD = 15 * 10**9
+"""How long the first acknowledgement of a new reader is waited for, where leaders were elected lately: they may forget."""
 
 
 def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> Step:
@@ -77,23 +78,37 @@ def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) 
         as_it_is = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
         known = {ENTRY: seen.data.get(ENTRY)}
         noted = ground.note(key, seen.config, DRAIN, known, f"note that {key.name} is left")
-        return _positioned(ground, seen, as_it_is) or noted
+        return (_positioned(ground, seen, as_it_is) if journal_of(seen) == ATTACH else None) or noted
     if seen.data.get("made") or ground.slot.drop_old:
         return ground.do(DeleteConsumer(key), f"delete {key.name}, which is not needed")
     return ground.finished(let_go(key, seen))
 
 
 def _attach(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> Step:
-    if not seen.paused or seen.pause_until - seen.time < FAR // 2:
-        if ground.now - ground.memory.asked_at < PATIENCE:
-            return ground.wait("the pause takes effect")
-        until = units.format_time(ground.now + FAR)
-        return ground.do(PauseConsumer(target.key, until), f"pause {target.key.name}", asked_at=ground.now)
+    if not seen.paused_by_other:
+        step = _kept_paused(ground, seen, target)
+        if step:
+            return step
+    elif seen.pause_until - seen.time < DEFAULT_DEADLINE:  # else it stands still, and whoever paused it ends that
+        return by_somebody_else(target.key, seen)
     live = ground.view.entry(ground.slot)
     if not same_entry(live, wanted):
         return _switch(ground, seen, target, wanted, live)
-    noted = ground.note(target.key, target.wire, RESUME, {}, f"note that {target.key.name} stands where it shall")
-    return _positioned(ground, seen, target) or noted
+    noted = ground.note(target.key, target.wire, RESUME, {ENTRY: wanted}, f"note that {target.key.name} stands where it shall")
+    return ground.attached(seen, wanted) or _positioned(ground, seen, target) or noted
+
+
+def _kept_paused(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:
+    """The next step towards a pause that is as long as it may take; None when that is so."""
+    if seen.chosen - seen.time < FAR // 2:
+        noted = seen.chosen_again(ground.now + FAR)
+        return ground.do(UpdateConsumer(target.key, noted), f"note until when {target.key.name} is paused", asked_at=0)
+    if not seen.paused_as_chosen:
+        if ground.now - ground.memory.asked_at < PATIENCE:
+            return ground.wait("the pause takes effect")
+        until = units.format_time(seen.chosen)
+        return ground.do(PauseConsumer(target.key, until), f"pause {target.key.name}", asked_at=ground.now)
+    return None
 
 
 def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:
@@ -101,9 +116,8 @@ def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> S
     start = _start(ground, seen, target)
     if not isinstance(start, int):
         return start
-    reset = ResetConsumer(target.key, start)
-    if start and ground.memory.reset != reset:
-        return ground.do(reset, f"reset {target.key.name} to {start}", reset=reset)
+    if start and seen.floor != start - 1:
+        return ground.do(ResetConsumer(target.key, start), f"reset {target.key.name} to {start}")
     left = _left_behind(ground, seen)
     if not left:
         return None
@@ -131,31 +145,26 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         if seen.info.get("push_bound"):
             return ground.wait("the stream lets go")
         return ground.note(target.key, target.wire, ATTACH, {**seen.data, ENTRY: wanted}, f"update {target.key.name}")
-    return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True)
+    return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True, held=True)
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:
     """Where it has to begin; 0 when it begins there by itself."""
     start = seen.data.get("start")
     if not isinstance(start, int):
-        rested = _rested(ground, seen)
+        before = seen.data.get("from")
+        rested = ground.rested(before if isinstance(before, dict) else ground.slot.was, int(seen.data.get("least") or 0))
         if not isinstance(rested, int):
             return rested
         start = rested + 1
+    left = seen.data.get(LEFT)
+    if start and isinstance(left, dict):
+        found = ground.copied(left)
+        more = ground.rested(left, start - 1) if isinstance(found, Copied) and found.seq >= start else start - 1
+        if isinstance(found, Ask) or not isinstance(more, int):
+            return found if isinstance(found, Ask) else more
+        start = more + 1
     return _not_before_declared(ground, target.wire, start) if start else 0
-
-
-def _rested(ground: Ground, seen: ConsumerSeen) -> int | Step:
-    """The last sequence that was copied under the identity of before, once no more of it arrives."""
-    memory, before = ground.memory, seen.data.get("from")
-    found = ground.copied(before if isinstance(before, dict) else ground.slot.was)
-    if isinstance(found, Ask):
-        return found
-    if found.seq != memory.copied:
-        return ground.wait("what was on its way arrives", copied=found.seq, copied_since=ground.now)
-    if ground.now - memory.copied_since < RESTS:
-        return ground.wait("what was on its way arrives", over=memory.copied_since + RESTS)
-    return max(found.seq, int(seen.data.get("least") or 0))
 
 
 def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) -> int | Step:
@@ -184,13 +193,19 @@ def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
     key, now, memory = target.key, ground.now, ground.memory
     step = pause_as_declared(key, seen, target.marker.pause_until)
     if step:
+        resumes = isinstance(step.write, PauseConsumer) and not step.write.until
         if now - memory.asked_at < PATIENCE and memory.flowing_from:
             return ground.wait(f"{key.name} resumes")
-        return ground.do(step.write, step.title, asked_at=now, flowing_from=now)
+        wait = ground.attached(seen, wanted) if resumes else None
+        return wait or ground.do(step.write, step.title, asked_at=now, flowing_from=now, stood=seen.floor)
     waiting = memory.flowing_from or now
     bound = seen.info.get("push_bound") and ground.view.flows(wanted)
     if not bound and not seen.paused and now - waiting < PATIENCE:
         return ground.wait("messages flow again", flowing_from=waiting)
+    stood = memory.stood if memory.stood >= 0 else seen.floor
+    untold = seen.floor == stood and (seen.in_flight or seen.info["num_pending"])
+    if not ground.calm and untold and not seen.paused and now - waiting < UNTOLD:
+        return ground.wait("the first messages are acknowledged", flowing_from=waiting, stood=stood)
     other = ground.slot.old
     left = drop(ground, other) if other and other != key else None
     return left or ground.do(UpdateConsumer(key, encode(target.wire, None)), f"clear the journal of {key.name}")

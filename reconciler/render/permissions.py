@@ -29,7 +29,7 @@ def permissions_document(grants: Grants, owner: str, modes: list[str]) -> dict[s
         "modes": modes,
         "permissions": {side: {"allow": [grant.subject for grant in found]} for side, found in sides.items()},
         "grants": [
-            {"operation": side, "subject": grant.subject, "why": grant.why, "reread": grant.reread}
+            {"operation": side, "subject": grant.subject, "why": grant.why, "reread": grant.reread, "proof": grant.proof}
             for side, found in sides.items()
             for grant in found
         ],

@@ -88,9 +88,26 @@ def _warnings(document: Json) -> Iterator[Text]:
         place = f"{problem['file']}:{problem['line']}:{problem['column']}"
         yield Text(printable(f"  {place}: {problem['code']}: {problem['message']}{where}"))
     for reason in document["refused"]:
-        yield Text(f"Refused, nothing is written: {printable(reason)}", style="bold red")
+        yield Text(f"Refused: {printable(reason)}", style="bold red")
+    if prunes := document.get("prunes"):
+        what = counted(prunes["waiting"], "removal")
+        said = f"Prune: {what} will wait {prunes['seconds']:.0f} s more for manifests that stay the same"
+        yield Text(said, style="yellow")
+    yield from _fence(document.get("fence") or {})
     if document["audit"]["state"] not in ("on", ""):
         yield Text(f"API audit: {printable(document['audit']['state'])}; who makes a change is not known", style="yellow")
+
+
+def _fence(fence: Json) -> Iterator[Text]:
+    """What may still come of the leader before; a daemon of an earlier version says nothing about it."""
+    why = printable(fence.get("why", ""))
+    match fence.get("state"):
+        case "waiting":
+            yield Text(f"Not writing yet: waiting {why}", style="yellow")
+        case "unproven":
+            yield Text(f"A change may still land late: {why}", style="yellow")
+        case _ if why:
+            yield Text(f"Fence: {why}", style="yellow")
 
 
 def _resource_line(resource: Json, width: int, now: int) -> Text:

@@ -112,6 +112,8 @@ GARBAGE: dict[str, tuple[bytes, str]] = {
     "no-kind.yaml": (HEAD.replace("kind: Stream", "kind:").encode() + b"{}", "2:1: missing-field: .*Consumer"),
     "version.yaml": (HEAD.replace("/v1", "/v9").encode() + b"{}", "1:1: unknown-api-version: .*reconciler/v1"),
     "list.yaml": (b"- a\n", "1:1: not-a-mapping"),
+    "empty.yaml": (b"", "1:1: empty-file: .*restore it"),
+    "blank.yaml": (b" \n\n", "1:1: empty-file"),
     "environment.yaml": (
         HEAD.replace("Stream", "Environment").encode()
         + b"\n  expect: 7\n  defaults: {Stream: {maxAeg: 1s}}\n  patches: [{target: {kind: Strem, name: []}, spec: x}]\n",
@@ -124,7 +126,6 @@ GARBAGE: dict[str, tuple[bytes, str]] = {
     ),
 }
 FINE = {
-    "empty.yaml": b"",
     "bom.yaml": b"\xef\xbb\xbf" + CATALOGUE.replace("\n", "\r\n").encode(),
     "comments.yml": b"# nothing\n---\n",
 }

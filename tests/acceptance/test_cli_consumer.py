@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import pty
@@ -411,6 +412,41 @@ async def test_another_writer_is_waited_for_and_then_named(cli: Command, server:
         assert (info.get("paused"), info["delivered"]["stream_seq"]) == (None, 0)
         await asyncio.to_thread(cli, "--owner", "other", "consumer", "pause", "S", "c", "--for", "1h")
     assert (await wire.consumer_info("S", "c"))["paused"] is True
+
+
+async def test_beside_a_daemon_a_command_goes_through_it(cli: Command, server: Server, tmp_path: Path) -> None:
+    documents = [stream("S", "S.>"), consumer("S", "c", "S.a")]
+    async with watched(server, tmp_path, documents) as place:
+        beside = ("--daemon", place.daemon.url)
+        async with place.somebody.audit() as audit:
+            paused = (await consumer_(cli, "pause", "S", "c", "--until", LATER, "--format", "json", *beside)).json
+            assert (paused["changed"], paused["pausedUntil"]) == (True, LATER)
+            assert (await place.somebody.consumer_info("S", "c"))["paused"] is True
+            ended = await consumer_(cli, "resume", "S", "c", *beside)
+            assert f"it was paused until {LATER} by a person, not by a manifest" in ended.out
+            assert not (await place.somebody.consumer_info("S", "c")).get("paused")
+            await place.somebody.publish("S.a", 5)
+            await consumer_(cli, "reset", "S", "c", "--seq", "3", "--yes", *beside)
+        writers = {record["client"]["name"] for record in audit.records if ".CONSUMER.PAUSE." in record["subject"]}
+        assert len(writers) == 1
+        assert (await place.somebody.consumer_info("S", "c"))["num_pending"] == 3
+        refused = await consumer_(cli, "pause", "S", "nope", "--for", "1h", *beside, code=3)
+        assert "there is no Consumer/S/nope" in refused.err
+        assert not place.daemon.lines("drift.detected")
+
+
+async def test_a_daemon_that_does_not_hold_the_lease_does_nothing(server: Server, tmp_path: Path) -> None:
+    documents = [stream("S", "S.>"), consumer("S", "c", "S.a")]
+    async with watched(server, tmp_path, documents) as place:
+        asked = "key=Consumer/S/c&until=2099-01-01T00:00:00Z&agreed=pauses"
+        code, text = await place.daemon.post(f"/-/consumer/pause?{asked}&holder=somebody")
+        assert (code, "another process holds the lease" in text) == (409, True)
+        entry = {"last_by_subj": "$KV.reconciler-default.writer"}
+        kept = (await place.somebody.expect("STREAM.MSG.GET.KV_reconciler-default", entry))["message"]["data"]
+        holder = json.loads(base64.b64decode(kept))["holder"]
+        code, text = await place.daemon.post(f"/-/consumer/pause?{asked},declared&holder={holder}")
+        assert (code, "has changed since: look at it again" in text) == (409, True)
+        assert not (await place.somebody.consumer_info("S", "c")).get("paused")
 
 
 async def test_a_daemon_leaves_paused_what_a_person_paused(cli: Command, server: Server, tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ async def test_status_shows_what_the_daemon_knows(offline: Command, daemon: Daem
         "Daemon: box (pid 7, version 1.2.3), started",
         "Writer: box (pid 7)",
         "a.yaml:3:1: bad-value: no such thing",
-        "Refused, nothing is written: mass-change: 40 % would change",
+        "Refused: mass-change: 40 % would change",
         "API audit: shed",
         "s ago: ackWait by nats CLI (user app), repaired",
         "no answer within 5s; tried again at 20",

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.account.lease import hold
 from tests.support.account.wire import Wire, eventually
 from tests.support.daemon.leadership import Place, Two, counting, edit, limit_is, names, repaired, shop, short_lease, two
 from tests.support.daemon.process import Daemon, daemon, settled
@@ -25,8 +26,10 @@ from tests.support.server.process import Server
 from tests.support.server.proxy import Request, Verdict
 
 TTL = 10.0
-WITHIN = TTL + 20.0
-"""How long it may take until somebody else does the work of a leader that is gone: its TTL, and what a busy machine needs.
+FENCE = 32.0
+"""How long who follows a frozen one waits for a proof that nothing of it can land, on servers that keep its connection."""
+WITHIN = TTL + FENCE + 20.0
+"""How long it may take until somebody else does the work of a leader that is gone, and what a busy machine needs.
 
 Without a lease that runs out it would be the next look at everything, a minute later; `make bench` measures the time."""
 SHORT = 2.0
@@ -242,3 +245,20 @@ async def test_what_a_frozen_leader_had_on_its_way_is_put_right_by_the_next_one(
                 await asyncio.sleep(SHORT)
             assert len(audit.writes()) == 2, "the stale one and the one that puts it right"
             await limit_is(place.wire, place.stream, 2000)
+
+
+async def test_a_leader_behind_which_nothing_is_proven_leads_and_says_so(place: Place) -> None:
+    """The one before is of a version that does not name its connection."""
+    await short_lease(place.wire, SHORT)
+    connection, lease = await hold(place.server)
+    connection.cut()
+    await connection.close()
+    async with place.daemon("next", "--fence", "0s") as next_one:
+        status = await next_one.until(lambda document: document["leading"])
+        assert status["fence"]["state"] == "unproven"
+        assert "it is not known over which connection" in status["fence"]["why"]
+        assert await next_one.metric("reconciler_fence_unproven") == 1
+        assert next_one.lines("fence.unproven")
+        shown = await ran(place.command(), "status", "--daemon", next_one.url)
+        assert "A change may still land late" in shown.out
+    assert not lease.held()

@@ -94,7 +94,7 @@ class Place:
     async def apply(self, kind: str, spec: dict[str, Any]) -> None:
         """Apply, and see that it is in place."""
         applied = await self.engine.apply(*self.declared(kind, spec))
-        assert applied.verdict is Verdict.IN_PLACE, [(str(o.change.key), o.error, o.change.reasons) for o in applied.outcomes] + [
+        assert applied.verdict is Verdict.IN_PLACE, [(str(o.change.key), o.why, o.change.reasons) for o in applied.outcomes] + [
             str(reason) for reason in applied.refused
         ]
         assert (await self.changes(kind, spec)) == ()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.support.account.wire import Wire
 from tests.support.clock.until import until
@@ -20,6 +21,7 @@ from tests.support.cluster.servers import Cluster
 from tests.support.daemon.command import Command
 from tests.support.daemon.running import ran
 from tests.support.server.process import Server
+from tests.support.sources.elections import Unrest, elected
 from tests.support.sources.rows import MIRRORS, lanes, one_retention_each, row
 from tests.support.sources.runs import FREELY, Batch, Outcome, all_exact, batch_of, changed, run
 from tests.support.values.catalogues import stream, write
@@ -29,6 +31,15 @@ pytestmark = [pytest.mark.since("2.14"), pytest.mark.xdist_group("publishers at 
 SEED = int(os.environ.get("RECONCILER_SEED", "0")) or random.randrange(1, 1 << 32)
 SECONDS = 4.0
 RATE = 500
+
+
+@pytest_asyncio.fixture
+async def emptied(cluster: Cluster) -> Cluster:
+    """The cluster without what the test before has left there: rows of one name have streams of one name."""
+    async with await Wire.connect(cluster.url) as wire:
+        for name in (await wire.expect("STREAM.NAMES")).get("streams") or []:
+            await wire.expect(f"STREAM.DELETE.{name}")
+    return cluster
 
 
 def assert_exact(outcomes: list[Outcome], found_to_do: list[str]) -> None:
@@ -50,10 +61,21 @@ async def test_a_daemon_changes_how_a_stream_copies_and_every_message_arrives_on
 @pytest.mark.thorough(
     also="tests/acceptance/test_sourcing_migrations.py::test_a_daemon_changes_how_a_stream_copies_and_every_message_arrives_once"
 )
-async def test_the_same_in_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+async def test_the_same_in_a_cluster(emptied: Cluster, tmp_path: Path) -> None:
     chosen = [row(name) for name in ("ephemeral to managed", "user to ephemeral", "managed renamed")]
-    async with batch_of(lanes(*chosen, replicas=3), cluster.url, tmp_path / "batch") as batch:
+    async with batch_of(lanes(*chosen, replicas=3), emptied.url, tmp_path / "batch") as batch:
         assert_exact(await run(batch, seconds=SECONDS, rate=RATE), await batch.nothing_to_do())
+
+
+@pytest.mark.slow
+@pytest.mark.thorough(
+    also="tests/procedures/test_migrate_source_elections.py::test_every_message_arrives_once_whenever_the_stream_gets_another_leader"
+)
+async def test_the_same_while_leaders_step_down(emptied: Cluster, tmp_path: Path) -> None:
+    unrest = Unrest(random.Random(SEED), every=0.5)
+    async with batch_of(lanes(row("managed renamed"), row("user renamed"), replicas=3), emptied.url, tmp_path / "batch") as batch:
+        assert_exact(await elected(batch, unrest, seconds=SECONDS, rate=RATE), await batch.nothing_to_do())
+    assert unrest.happened > 5
 
 
 async def test_a_mirror_is_left_as_it_is(server: Server, tmp_path: Path) -> None:

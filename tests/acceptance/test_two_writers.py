@@ -6,6 +6,7 @@ The lease's TTL is short here, as an operator may choose it: it is the age limit
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -46,12 +47,13 @@ async def short_lease(wire: Wire, owner: str = "default") -> None:
 
 
 def writers(audit: Audit) -> list[int]:
-    """The connections that wrote streams or consumers, in order, each once per turn."""
+    """Whose limits were written to streams, in order, each once per turn: a process has more than one connection."""
     turns: list[int] = []
     for record in audit.records:
         request = Request(record["subject"], "", 0.0)
-        if request.is_write and turns[-1:] != [record["client"]["id"]]:
-            turns.append(record["client"]["id"])
+        limit = json.loads(record.get("request") or "{}").get("max_msgs", 0) if request.is_write else 0
+        if limit and turns[-1:] != [limit]:
+            turns.append(limit)
     return turns
 
 

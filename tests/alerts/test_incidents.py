@@ -54,7 +54,7 @@ async def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
         first = await here.start()
         await here.start(like=lambda now: bool(now["leader"] and not now["leading"]))
         await watching.until_answered("count(reconciler_build_info) == 2")
-        here.commit("", "nothing.yaml")
+        here.commit("# Declares nothing, on purpose.\n", "nothing.yaml")
         await here.somebody.edit("ORDERS", max_age=3600 * 10**9)
         await here.somebody.until_like({"max_age": 7 * 24 * 3600 * 10**9}, "ORDERS")
         await first.stop()

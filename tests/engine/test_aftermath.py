@@ -22,7 +22,7 @@ A = Key("Consumer", "a", "S")
 CASES: dict[str, Callable[[Aftermath], None]] = {
     "a few keys": lambda aftermath: aftermath.unseen({A}),
     "everything": lambda aftermath: aftermath.unseen(()),
-    "a domain": lambda aftermath: aftermath.silent({Key("Stream", EVERY_STREAM): "silence"}),
+    "a domain": lambda aftermath: aftermath.silent({Key("Stream", EVERY_STREAM): "silence"}, ()),
 }
 
 
@@ -35,6 +35,6 @@ def _state() -> State:
 async def test_what_did_not_answer_is_asked_again_but_not_at_once(what: str) -> None:
     state = _state()
     CASES[what](Aftermath(state))
-    assert state.queue.depth == 1
+    assert state.agenda.depth == 1
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(state.queue.take(), 0.1)
+        await asyncio.wait_for(state.agenda.take(), 0.1)

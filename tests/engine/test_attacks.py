@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from reconciler.engine.due import divide
 from reconciler.engine.flaps import TIMES, Flaps
-from reconciler.engine.outcome import End, Result
-from reconciler.engine.outgoing import Wanted
+from reconciler.engine.outcome import No
 from reconciler.engine.trouble import Trouble
-from reconciler.errors import Refused
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff
 from reconciler.procedures.set_pause import SetPause
 from tests.support.clock.fake import Clock
-from tests.support.daemon.engine import Right
 from tests.support.daemon.passes import DOCUMENTS, A, Bench
 from tests.support.daemon.state import DRIFT, state_of
-from tests.support.values.build import desired
 from tests.support.values.catalogues import write
 
 GONE = Change(key=A, action=Action.PROCEDURE, cause=Cause.MISSING, config=b"ours", machine=SetPause(A, b"{}", ""))
-NO = End(Result.FAILED, "exists: somebody made it")
+NO = No("exists: somebody made it")
 
 
 def test_what_was_missing_is_tried_again_when_somebody_has_touched_it() -> None:
     trouble = Trouble(Clock())
-    trouble.failed(GONE, NO)
+    trouble.failed(GONE, for_good=True)
     assert trouble.due_in(GONE) > 0
     trouble.changed(A)
     assert trouble.due_in(GONE) == 0
@@ -36,7 +30,7 @@ def test_what_was_missing_is_tried_again_when_somebody_has_touched_it() -> None:
 
 def test_a_no_is_forgotten_as_soon_as_something_else_was_seen_in_between() -> None:
     trouble = Trouble(Clock())
-    trouble.failed(GONE, NO)
+    trouble.failed(GONE, for_good=True)
     trouble.seen(replace(GONE, action=Action.BLOCKED, live_config=b"theirs"))
     assert trouble.due_in(GONE) == 0
 
@@ -55,22 +49,7 @@ def test_what_another_pass_is_just_writing_to_is_looked_at_again() -> None:
     state = state_of()
     state.busy.add(A)
     assert divide(state, [DRIFT], [A]) == ([], {A: "is being worked on"})
-    assert state.queue.depth == 1
-
-
-def test_nothing_more_is_written_for_manifests_of_yesterday_or_after_a_suspension() -> None:
-    state = state_of()
-    state.declared = desired()
-    wanted = Wanted(Right(), state, state.desired)
-    wanted.check()
-    state.suspended.add(A)
-    with pytest.raises(Refused):
-        wanted.check()
-    state.suspended.clear()
-    wanted.check()
-    state.declared = desired()
-    with pytest.raises(Refused):
-        wanted.check()
+    assert state.agenda.depth == 1
 
 
 async def test_a_hint_acts_on_no_manifests_that_were_not_held_against_everything(bench: Bench) -> None:

@@ -2,60 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 import pytest
 
 from reconciler.engine import Planned
-from reconciler.engine.attempt import Attempt, SingleRequests, differences
-from reconciler.engine.sending import Sender
-from reconciler.engine.throttle import Throttle
-from reconciler.errors import Moved, NoAnswer
+from reconciler.engine.attempt import SingleRequests
+from reconciler.engine.judging import Planned as Judging
+from reconciler.errors import Moved
 from reconciler.plan.scene import Scene
+from reconciler.procedures.requests import UpdateConsumer
 from tests.support.account.wire import Wire
 from tests.support.daemon.engine import Engine
-from tests.support.values.build import OLD, consumer, consumer_info, marked, stream, stream_info
+from tests.support.values.build import consumer, marked, stream
 
 WORK = stream("WORK", {"subjects": ["work.>"]})
-SILENCE = NoAnswer("nothing came back in time")
 
 
-async def _advance(engine: Engine, planned: Planned, silence: NoAnswer | None = None) -> None:
+async def _advance(engine: Engine, planned: Planned, silence: bool = False) -> None:
     """One try of the only change of a plan; with a silence, as if it had been sent before."""
     (change,) = planned.plan.changes
     scene = Scene(planned.desired, planned.live, planned.rules, planned.memory)
-    sender = Sender(engine.ports, Throttle(0, engine.ports.clock), scene.normal)
-    await SingleRequests(engine.ports.reader, sender, scene).advance(Attempt(change, silence=silence))
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "found"),
-    [
-        ({}, {}, []),
-        ({}, {"created": "2026-02-01T00:00:00Z"}, ["it was removed and made anew"]),
-        ({"messages": 0}, {"messages": 3}, ["it has 3 messages now"]),
-        ({"messages": 1}, {"messages": 3}, []),
-        ({"consumer_count": 1}, {"consumer_count": 2}, ["it has 2 consumers now"]),
-    ],
-)
-def test_a_stream_is_removed_as_it_was_judged(before: dict[str, Any], now: dict[str, Any], found: list[str]) -> None:
-    def info(state: dict[str, Any]) -> dict[str, Any]:
-        created = {"created": state.get("created", OLD)}
-        return stream_info(marked(WORK), **{name: value for name, value in state.items() if name != "created"}) | created
-
-    assert list(differences(info(before), info(now))) == found
-
-
-@pytest.mark.parametrize("left", ["num_pending", "num_ack_pending"])
-def test_a_consumer_that_has_work_by_now_is_not_removed(left: str) -> None:
-    idle = consumer_info("WORK", marked(consumer("WORK", "w")))
-    assert list(differences(idle, idle)) == []
-    assert len(list(differences(idle, idle | {left: 1}))) == 1
+    if silence:
+        engine.ports.writes._silent.add(change.key.live_key)
+    await SingleRequests(engine.ports.writes, scene, lambda _: engine.lease).carry_out(change)
 
 
 async def test_what_nobody_answered_and_is_not_there_is_sent_again(engine: Engine, wire: Wire) -> None:
-    await _advance(engine, await engine.plan(WORK), SILENCE)
+    await _advance(engine, await engine.plan(WORK), silence=True)
     assert (await wire.stream_info("WORK"))["config"]["subjects"] == ["work.>"]
 
 
@@ -63,7 +36,7 @@ async def test_what_nobody_answered_and_is_there_is_not_sent_again(engine: Engin
     planned = await engine.plan(WORK)
     await wire.expect("STREAM.CREATE.WORK", orjson.loads(planned.plan.changes[0].config))
     async with wire.audit() as audit:
-        await _advance(engine, planned, SILENCE)
+        await _advance(engine, planned, silence=True)
     assert audit.writes("reconciler") == []
 
 
@@ -71,7 +44,7 @@ async def test_what_somebody_else_made_meanwhile_is_not_taken_for_what_nobody_an
     planned = await engine.plan(WORK)
     await wire.expect("STREAM.CREATE.WORK", marked(WORK, owner="somebody"))
     with pytest.raises(Moved, match="created by somebody else"):
-        await _advance(engine, planned, SILENCE)
+        await _advance(engine, planned, silence=True)
 
 
 async def test_a_limit_does_not_fall_below_what_was_published_since_it_was_planned(engine: Engine, wire: Wire) -> None:
@@ -81,3 +54,40 @@ async def test_a_limit_does_not_fall_below_what_was_published_since_it_was_plann
     with pytest.raises(Moved, match="maxMsgs 2 is below the 3 messages stored"):
         await _advance(engine, planned)
     assert (await wire.stream_info("WORK"))["state"]["messages"] == 3
+
+
+async def test_what_was_made_anew_as_it_was_is_not_what_was_judged(engine: Engine, wire: Wire) -> None:
+    await engine.apply(WORK)
+    planned = await engine.plan(stream("WORK", {"subjects": ["work.>"], "description": "another"}))
+    config = (await wire.stream_info("WORK"))["config"]
+    await wire.expect("STREAM.DELETE.WORK")
+    await wire.expect("STREAM.CREATE.WORK", config)
+    with pytest.raises(Moved, match="removed and made anew"):
+        await _advance(engine, planned)
+
+
+async def test_what_somebody_has_configured_since_is_not_taken_back_unseen(engine: Engine, wire: Wire) -> None:
+    await engine.apply(WORK)
+    planned = await engine.plan(stream("WORK", {"subjects": ["work.>"], "description": "another"}))
+    config = (await wire.stream_info("WORK"))["config"]
+    await wire.expect("STREAM.UPDATE.WORK", config | {"max_msgs": 1000})
+    with pytest.raises(Moved, match="its configuration changed"):
+        await _advance(engine, planned)
+    assert (await wire.stream_info("WORK"))["config"]["max_msgs"] == 1000
+
+
+async def test_a_consumer_with_more_to_do_than_was_judged_is_judged_again(engine: Engine, wire: Wire) -> None:
+    await engine.apply(WORK, consumer("WORK", "c"))
+    planned = await engine.plan(WORK, consumer("WORK", "c", {"maxDeliver": 5}))
+    change = planned.plan.changes[0]
+    scene = Scene(planned.desired, planned.live, planned.rules, planned.memory)
+    judge = Judging(engine.ports.reader, scene, change)
+    write = UpdateConsumer(change.key, change.config)
+    assert await judge._look(write) is None, "the very same, which was judged"
+    await wire.publish("work.x")
+    live = await judge._look(write)
+    assert live is not None
+    seen = live.consumer(change.key)
+    assert seen is not None
+    assert seen.info["num_pending"] == 1
+    assert await judge.judged(write) == write

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engine.due import divide
 from reconciler.engine.flaps import TIMES
-from reconciler.engine.outcome import End, Result
+from reconciler.engine.outcome import result_of
 from reconciler.engine.state import State
 from reconciler.errors import ApiError
 from reconciler.model.identity import Key
@@ -29,7 +29,7 @@ def test_what_nothing_is_in_the_way_of_is_tried_now(change: Change) -> None:
 
 def fought_over(state: State) -> None:
     for _ in range(TIMES + 1):
-        state.flaps.noted(A, (THEIRS,))
+        state.agenda.drifted(A, (THEIRS,))
 
 
 def refused(state: State) -> None:
@@ -37,7 +37,7 @@ def refused(state: State) -> None:
 
 
 def failed(state: State) -> None:
-    state.trouble.failed(DRIFT, End(Result.FAILED, "no", ApiError(400, 10012, "no")))
+    state.agenda.ended(DRIFT, result_of(ApiError(400, 10012, "no")))
 
 
 CASES: dict[str, tuple[Callable[[State], object], Change]] = {
@@ -81,7 +81,7 @@ def test_what_is_fought_over_is_in_the_queue_for_later() -> None:
     state = state_of()
     fought_over(state)
     divide(state, [DRIFT], ())
-    assert state.queue.depth == 1
+    assert state.agenda.depth == 1
 
 
 def test_an_aborted_procedure_does_not_keep_plain_repairs_back() -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Outcome, Result, Verdict, apply_plan
-from reconciler.engine.sending import Sender
-from reconciler.engine.throttle import Throttle
+from reconciler.engine import ApplyOptions, Outcome, Verdict, Word, apply_plan
 from reconciler.errors import NoAnswer, Rewritten
 from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared
@@ -18,7 +16,7 @@ from reconciler.model.identity import Key
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import CreateStream
 from tests.support.account.wire import Wire, eventually
-from tests.support.daemon.engine import Engine, Start, plain
+from tests.support.daemon.engine import Engine, Start, order_of
 from tests.support.server.process import Server
 from tests.support.values.build import consumer, stream
 
@@ -38,10 +36,10 @@ async def _names(wire: Wire, name: str) -> set[str]:
 async def test_fields_the_server_drops_without_a_word_are_an_error(tmp_path: Path, start: Start) -> None:
     with Server(tmp_path / "old", version="2.11.11") as old:
         engine = await start(old)
-        sender = Sender(engine.ports, Throttle(0, engine.ports.clock), plain)
+        send, order = engine.ports.writes.send, order_of(engine.ports)
         with pytest.raises(Rewritten, match="dropped or rewrote allowAtomic"):
-            await sender.send(CreateStream(Key("Stream", "A"), b'{"name":"A","subjects":["a"],"allow_atomic":true}'))
-        await sender.send(CreateStream(Key("Stream", "B"), b'{"name":"B","subjects":["b"]}'))
+            await send(CreateStream(Key("Stream", "A"), b'{"name":"A","subjects":["a"],"allow_atomic":true}'), order)
+        await send(CreateStream(Key("Stream", "B"), b'{"name":"B","subjects":["b"]}'), order)
 
 
 async def test_a_failure_holds_back_only_what_depends_on_it(engine: Engine) -> None:
@@ -51,15 +49,15 @@ async def test_a_failure_holds_back_only_what_depends_on_it(engine: Engine) -> N
     applied = await engine.apply(impossible, hanging, copy, WORK, consumer("WORK", "free"))
     assert applied.verdict is Verdict.PARTLY
     found = {str(outcome.change.key): outcome for outcome in applied.outcomes}
-    assert {key: outcome.result for key, outcome in found.items()} == {
-        "Stream/THREE": Result.FAILED,
-        "Consumer/THREE/hanging": Result.SKIPPED,
-        "Stream/COPY": Result.SKIPPED,
-        "Stream/WORK": Result.APPLIED,
-        "Consumer/WORK/free": Result.APPLIED,
+    assert {key: outcome.word for key, outcome in found.items()} == {
+        "Stream/THREE": Word.FAILED,
+        "Consumer/THREE/hanging": Word.SKIPPED,
+        "Stream/COPY": Word.SKIPPED,
+        "Stream/WORK": Word.APPLIED,
+        "Consumer/WORK/free": Word.APPLIED,
     }
-    assert "replicas > 1 not supported" in found["Stream/THREE"].error
-    assert found["Consumer/THREE/hanging"].error == "waits for Stream/THREE, which is failed"
+    assert "replicas > 1 not supported" in found["Stream/THREE"].why
+    assert found["Consumer/THREE/hanging"].why == "waits for Stream/THREE, which is failed"
 
 
 async def test_a_server_that_restarts_on_the_way_is_only_a_delay(server: Server, engine: Engine) -> None:
@@ -94,7 +92,7 @@ async def test_a_server_that_is_silent_for_a_while_is_only_a_delay(server: Serve
     interruption = asyncio.create_task(interrupt())
     applied = await engine.apply(WORK, *_workers(300), timeout=60.0)
     await interruption
-    assert applied.verdict is Verdict.IN_PLACE, [outcome.error for outcome in applied.outcomes if outcome.error][:3]
+    assert applied.verdict is Verdict.IN_PLACE, [outcome.why for outcome in applied.outcomes if outcome.why][:3]
 
 
 async def test_what_was_given_up_is_never_executed_later(server: Server, start: Start) -> None:
@@ -104,7 +102,7 @@ async def test_what_was_given_up_is_never_executed_later(server: Server, start: 
     applied = await apply_plan(planned, engine.ports, ApplyOptions(timeout=3.0))
     assert applied.verdict is Verdict.PARTLY
     assert applied.unverified
-    sent = {o.change.key.name for o in applied.outcomes if o.result is Result.APPLIED or isinstance(o.end.cause, NoAnswer)}
+    sent = {o.change.key.name for o in applied.outcomes if o.word is Word.APPLIED or isinstance(o.cause, NoAnswer)}
     never_sent = {f"w{number}" for number in range(50)} - sent
     assert never_sent
     server.thaw()
@@ -130,7 +128,7 @@ async def test_nothing_is_written_after_the_lease_is_lost(engine: Engine, wire: 
     assert applied.verdict is Verdict.PARTLY
     assert len(audit.writes("reconciler")) <= OPTIONS.concurrency
     last = applied.outcomes[-1]
-    assert (last.result, last.error) == (Result.UNFINISHED, "the write lease is no longer ours")
+    assert (last.word, last.why) == (Word.UNFINISHED, "the write lease is no longer ours")
 
 
 async def test_a_stream_that_got_messages_since_it_was_planned_is_not_deleted(engine: Engine, wire: Wire) -> None:
@@ -139,8 +137,8 @@ async def test_a_stream_that_got_messages_since_it_was_planned_is_not_deleted(en
     await wire.publish("work.x")
     applied = await apply_plan(planned, engine.ports, OPTIONS)
     (outcome,) = applied.outcomes
-    assert outcome.result is Result.FAILED
-    assert "no longer what was planned: it has 1 messages now" in outcome.error
+    assert outcome.word is Word.UNFINISHED
+    assert "no longer what was planned: data-loss: the stream holds 1 message" in outcome.why
     assert await wire.payloads("WORK") == ["0"]
 
 
@@ -152,7 +150,7 @@ async def test_a_consumer_that_was_changed_since_it_was_planned_is_not_deleted(e
     request = {"stream_name": "WORK", "config": {**config, "filter_subject": "work.new"}, "action": "update"}
     await wire.expect("CONSUMER.CREATE.WORK.w0", request)
     applied = await apply_plan(planned, engine.ports, OPTIONS)
-    assert "its configuration changed" in applied.outcomes[0].error
+    assert "its configuration changed" in applied.outcomes[0].why
     assert await _names(wire, "WORK") == {"w0"}
 
 
@@ -161,7 +159,7 @@ async def test_a_name_somebody_took_since_it_was_planned_is_not_overwritten(engi
     await wire.expect("STREAM.CREATE.WORK", {"name": "WORK", "subjects": ["theirs.>"]})
     applied = await apply_plan(planned, engine.ports, OPTIONS)
     assert applied.verdict is Verdict.FAILED
-    assert "created by somebody else since it was planned; plan again" in applied.outcomes[0].error
+    assert "created by somebody else since it was planned; plan again" in applied.outcomes[0].why
     assert (await wire.stream_info("WORK"))["config"]["subjects"] == ["theirs.>"]
 
 
@@ -170,7 +168,7 @@ async def test_a_recreated_stream_gets_its_consumers_back(engine: Engine, wire: 
     allowed = Intent(allow=frozenset({"recreate", "data-loss"}))
     in_memory = stream("WORK", {"subjects": ["work.>"], "maxConsumers": 5000, "storage": "memory"}, allowed)
     applied = await engine.apply(in_memory, *_workers(3), rules=Rules(max_change_percent=100))
-    assert applied.verdict is Verdict.IN_PLACE, (applied.refused, [outcome.error for outcome in applied.outcomes])
+    assert applied.verdict is Verdict.IN_PLACE, (applied.refused, [outcome.why for outcome in applied.outcomes])
     assert (await wire.stream_info("WORK"))["config"]["storage"] == "memory"
     assert await _names(wire, "WORK") == {"w0", "w1", "w2"}
 
@@ -182,4 +180,4 @@ async def test_a_denied_write_ends_with_what_has_to_be_granted(tmp_path: Path, s
         engine = await start(server)
         applied = await engine.apply(WORK)
     assert applied.verdict is Verdict.DENIED
-    assert 'publish "$JS.API.STREAM.CREATE.WORK"; grant it' in applied.outcomes[0].error
+    assert 'publish "$JS.API.STREAM.CREATE.WORK"; grant it' in applied.outcomes[0].why

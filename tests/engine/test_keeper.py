@@ -11,15 +11,13 @@ import pytest
 import pytest_asyncio
 
 from reconciler.engine.keeper import BY_REQUEST, Keeper, Running, digests_of
-from reconciler.engine.outcome import Outcome, Result
+from reconciler.engine.outcome import Outcome, Word
 from reconciler.engine.procedures import Halt, Supervisor
-from reconciler.engine.sending import Sender
-from reconciler.engine.throttle import Throttle
 from reconciler.model.common import Intent
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change
 from reconciler.procedures.machine import Abort, Done, Observation, Step, Wait
-from tests.support.daemon.engine import Engine, plain
+from tests.support.daemon.engine import Engine, supervisor_on
 from tests.support.daemon.machine import Machine
 from tests.support.values.build import consumer, desired, stream
 
@@ -68,7 +66,7 @@ class Bench:
 @pytest_asyncio.fixture
 async def bench(engine: Engine) -> AsyncIterator[Bench]:
     """With nothing left running."""
-    bench = Bench(Supervisor(engine.ports, Sender(engine.ports, Throttle(0, engine.ports.clock), plain)))
+    bench = Bench(supervisor_on(engine.ports))
     yield bench
     await bench.keeper.stop_all()
 
@@ -87,9 +85,9 @@ async def test_a_stopped_procedure_is_unfinished_and_an_aborted_one_has_taken_ba
     stopped, aborted = bench.begin(wait), bench.begin(wait, B)
     stopped.halt.stop()
     aborted.halt.abort(BY_REQUEST)
-    assert (await bench.until_ended(stopped)).result is Result.UNFINISHED
+    assert (await bench.until_ended(stopped)).word is Word.UNFINISHED
     outcome = await bench.until_ended(aborted)
-    assert (outcome.result, BY_REQUEST in outcome.error) == (Result.FAILED, True)
+    assert (outcome.word, BY_REQUEST in outcome.why) == (Word.FAILED, True)
 
 
 async def test_a_procedure_that_crashes_is_a_failure_and_gives_its_keys_back(bench: Bench) -> None:
@@ -97,9 +95,9 @@ async def test_a_procedure_that_crashes_is_a_failure_and_gives_its_keys_back(ben
         raise ZeroDivisionError
 
     outcome = await bench.until_ended(bench.begin(crash))
-    assert (outcome.result, "a bug in reconciler" in outcome.error) == (Result.FAILED, True)
+    assert (outcome.word, "a bug in reconciler" in outcome.why) == (Word.FAILED, True)
     assert not bench.keeper.owns(A)
-    assert (await bench.until_ended(bench.begin(lambda *_: Done()))).result is Result.APPLIED
+    assert (await bench.until_ended(bench.begin(lambda *_: Done()))).word is Word.APPLIED
 
 
 async def test_what_works_towards_other_manifests_is_stopped_and_nothing_else(bench: Bench) -> None:
@@ -108,7 +106,7 @@ async def test_what_works_towards_other_manifests_is_stopped_and_nothing_else(be
     await asyncio.sleep(0)
     assert not outdated.halt.requested.is_set()
     bench.keeper.stop_outdated(desired(stream("S"), consumer("S", "a", {"maxDeliver": 5})))
-    assert (await bench.until_ended(outdated)).result is Result.UNFINISHED
+    assert (await bench.until_ended(outdated)).word is Word.UNFINISHED
     assert bench.keeper.owns(B)
     assert not kept.halt.requested.is_set()
 

@@ -9,16 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.engine import End, Result
-from reconciler.engine.procedures import Supervisor
-from reconciler.engine.sending import Sender
-from reconciler.engine.throttle import Throttle
+from reconciler.engine.outcome import Later, No, Result
 from reconciler.model import units
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
 from reconciler.procedures.requests import Absent, CreateStream, StreamInfo, UpdateStream
 from tests.support.account.wire import Wire, eventually
 from tests.support.clock.fake import Ahead, Late
-from tests.support.daemon.engine import Engine, Start, plain
+from tests.support.daemon.engine import Engine, Start, supervisor_on
 from tests.support.daemon.machine import STREAM, Machine
 from tests.support.server.process import Server
 
@@ -29,10 +26,9 @@ def _config(description: str) -> bytes:
     return orjson.dumps({"name": "S", "subjects": ["s"], "description": description})
 
 
-async def _run(engine: Engine, machine: Procedure, seconds: float = 20.0) -> End:
-    sender = Sender(engine.ports, Throttle(0, engine.ports.clock), plain)
+async def _run(engine: Engine, machine: Procedure, seconds: float = 20.0) -> Result:
     deadline = engine.ports.clock.monotonic() + seconds
-    return await Supervisor(engine.ports, sender).run(machine, 0, deadline)
+    return await supervisor_on(engine.ports).run(machine, 0, deadline)
 
 
 async def test_a_machine_is_stepped_from_reading_over_writing_and_waiting_to_its_end(engine: Engine, wire: Wire) -> None:
@@ -53,8 +49,8 @@ async def test_a_machine_is_stepped_from_reading_over_writing_and_waiting_to_its
         assert observation.now >= memory
         return Done(("all is well",))
 
-    end = await _run(engine, Machine(think))
-    assert (end.result, end.notes) == (Result.APPLIED, ("all is well",))
+    result = await _run(engine, Machine(think))
+    assert result == Done(("all is well",))
     assert (await wire.stream_info("S"))["config"]["description"] == "two"
     assert engine.watcher.steps == ["Stream/S: creating", "Stream/S: updating"]
     assert seen[:2] == [None, None]
@@ -79,19 +75,19 @@ async def test_the_time_of_a_procedure_is_the_servers(engine: Engine, wire: Wire
 
 
 async def test_an_abort_says_why(engine: Engine) -> None:
-    end = await _run(engine, Machine(lambda _, __: Abort("paused-by-person", "somebody paused it")))
-    assert (end.result, end.error) == (Result.FAILED, "paused-by-person: somebody paused it")
+    result = await _run(engine, Machine(lambda _, __: Abort("paused-by-person", "somebody paused it")))
+    assert result == No("paused-by-person: somebody paused it")
 
 
 async def test_a_hopeless_request_ends_the_procedure_with_the_servers_words(engine: Engine) -> None:
-    end = await _run(engine, Machine(lambda _, __: Do(UpdateStream(STREAM, _config("x")), "updating")))
-    assert end.result is Result.FAILED
-    assert "stream not found" in end.error
+    result = await _run(engine, Machine(lambda _, __: Do(UpdateStream(STREAM, _config("x")), "updating")))
+    assert isinstance(result, No)
+    assert "stream not found" in result.why
 
 
 async def test_when_the_time_is_over_it_is_left_for_the_next_pass(engine: Engine) -> None:
-    end = await _run(engine, Machine(lambda observation, _: Wait(observation.now + 3600 * SECOND, "waiting")), seconds=0.2)
-    assert end.result is Result.UNFINISHED
+    result = await _run(engine, Machine(lambda observation, _: Wait(observation.now + 3600 * SECOND, "waiting")), seconds=0.2)
+    assert isinstance(result, Later)
 
 
 async def test_what_is_waited_for_long_is_told_once_for_each_step(engine: Engine) -> None:
@@ -108,8 +104,8 @@ async def test_what_is_waited_for_long_is_told_once_for_each_step(engine: Engine
 async def test_without_the_lease_nothing_is_written(engine: Engine, wire: Wire) -> None:
     engine.lease.held = False
     async with wire.audit() as audit:
-        end = await _run(engine, Machine(lambda _, __: Do(CreateStream(STREAM, _config("x")), "creating")))
-    assert (end.result, audit.writes("reconciler")) == (Result.UNFINISHED, [])
+        result = await _run(engine, Machine(lambda _, __: Do(CreateStream(STREAM, _config("x")), "creating")))
+    assert (type(result), audit.writes("reconciler")) == (Later, [])
 
 
 async def test_a_server_that_is_away_is_not_asked_without_a_pause(server: Server, start: Start) -> None:
@@ -122,8 +118,8 @@ async def test_a_server_that_is_away_is_not_asked_without_a_pause(server: Server
         asked.append(None)
         return Ask((StreamInfo(STREAM),))
 
-    end = await _run(engine, Machine(think), seconds=1.5)
-    assert end.result is Result.UNFINISHED
+    result = await _run(engine, Machine(think), seconds=1.5)
+    assert isinstance(result, Later)
     assert len(asked) < 60
 
 
@@ -137,7 +133,7 @@ async def test_silence_makes_it_look_again_as_after_a_crash(server: Server, star
 
     def think(observation: Observation, memory: Any) -> Step:
         memories.append(memory)
-        if memory is None:
+        if memory is None or not observation.facts:  # at first, after silence, and when it has come since it was asked for
             return Ask((StreamInfo(STREAM),), "asked")
         if isinstance(observation.facts[StreamInfo(STREAM)], dict):
             return Done()
@@ -152,7 +148,7 @@ async def test_silence_makes_it_look_again_as_after_a_crash(server: Server, star
         start_again()
 
     ending = asyncio.create_task(end_trouble())
-    end = await _run(engine, Machine(think))
+    result = await _run(engine, Machine(think))
     await ending
-    assert end.result is Result.APPLIED
+    assert result == Done()
     assert memories.count(None) > 1

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Result, SystemClock, Verdict, apply_plan, load_saved, make_plan, replan, save
-from reconciler.engine.executor import Bounds
-from reconciler.engine.run_once import _may_follow, _Run
-from reconciler.engine.throttle import Throttle
+from reconciler.engine import ApplyOptions, Verdict, Word, apply_plan, load_saved, make_plan, replan, save
+from reconciler.engine.run_once import follows
 from reconciler.errors import InvalidInput, Refused
 from reconciler.model.common import Intent, State
 from reconciler.model.desired import Expectation
@@ -30,7 +28,7 @@ ALL = (MAIL, BILLING, COPY, ORDERS)
 async def test_everything_declared_is_created_and_then_nothing_is_left(any_server: Server, start: Start) -> None:
     engine = await start(any_server)
     applied = await engine.apply(*ALL)
-    assert (applied.verdict, [o.result for o in applied.outcomes]) == (Verdict.IN_PLACE, [Result.APPLIED] * 4)
+    assert (applied.verdict, [o.word for o in applied.outcomes]) == (Verdict.IN_PLACE, [Word.APPLIED] * 4)
     assert applied.remaining is not None
     assert applied.remaining.changes == ()
     again = await engine.apply(*ALL)
@@ -68,9 +66,9 @@ async def test_continue_does_what_can_be_done_beside_a_blocked_change(engine: En
     await wire.expect("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     applied = await engine.apply(ORDERS, stream("OTHER", {"subjects": ["other.>"]}), continue_=True)
     assert applied.verdict is Verdict.PARTLY
-    assert {str(o.change.key): o.result for o in applied.outcomes} == {
-        "Stream/ORDERS": Result.SKIPPED,
-        "Stream/OTHER": Result.APPLIED,
+    assert {str(o.change.key): o.word for o in applied.outcomes} == {
+        "Stream/ORDERS": Word.SKIPPED,
+        "Stream/OTHER": Word.APPLIED,
     }
 
 
@@ -121,14 +119,12 @@ async def test_a_saved_plan_is_refused_when_something_moved(engine: Engine, wire
 
 def test_a_later_pass_removes_only_what_was_to_be_removed() -> None:
     shown = Change(key=ORDERS.key, action=Action.UPDATE, cause=Cause.DRIFT)
-    run = _Run({ORDERS.key: shown}, Bounds(0.0, 1), Throttle(0, SystemClock()))
-    later = {
-        action: _may_follow(replace(shown, action=action), run) for action in (Action.UPDATE, Action.RECREATE, Action.DELETE)
-    }
+    removals = Action.UPDATE, Action.RECREATE, Action.DELETE
+    later = {action: follows(replace(shown, action=action), {ORDERS.key: shown}) for action in removals}
     assert later == {Action.UPDATE: True, Action.RECREATE: False, Action.DELETE: False}
-    run.reviewed = {ORDERS.key: replace(shown, action=Action.DELETE)}
-    assert _may_follow(replace(shown, action=Action.DELETE), run)
-    assert not _may_follow(replace(shown, key=COPY.key, action=Action.DELETE), run)
+    reviewed = {ORDERS.key: replace(shown, action=Action.DELETE)}
+    assert follows(replace(shown, action=Action.DELETE), reviewed)
+    assert not follows(replace(shown, key=COPY.key, action=Action.DELETE), reviewed)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"apiVersion": "reconciler/v1", "kind": "Plan", "fingerprint": ""}', b"[]"])
@@ -142,7 +138,7 @@ async def test_a_change_of_many_requests_is_carried_out_and_leaves_nothing_to_do
     await wire.publish("orders.sent", 3)
     wider = consumer("ORDERS", "billing", {"filterSubjects": ["orders.paid", "orders.sent"]})
     applied = await engine.apply(ORDERS, wider)
-    assert [(str(o.change.key), o.change.action, o.error) for o in applied.outcomes] == [
+    assert [(str(o.change.key), o.change.action, o.why) for o in applied.outcomes] == [
         ("Consumer/ORDERS/billing", Action.PROCEDURE, "")
     ]
     assert applied.verdict is Verdict.IN_PLACE

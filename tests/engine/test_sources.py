@@ -13,7 +13,7 @@ import pytest
 from reconciler.engine.aftermath import Aftermath
 from reconciler.engine.assembly import make_state, tracked_ports
 from reconciler.engine.keeper import Running
-from reconciler.engine.outcome import End, Outcome, Result
+from reconciler.engine.outcome import No, Outcome
 from reconciler.engine.procedures import Supervisor
 from reconciler.engine.sources import Sources
 from reconciler.engine.state import DaemonOptions, State
@@ -25,6 +25,7 @@ from reconciler.observe.board import Board, Process
 from reconciler.observe.controls import StatusQuery
 from reconciler.observe.metrics import Metrics
 from reconciler.plan.change import Action, Cause, Change, Rules
+from reconciler.procedures.machine import Done
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo, Write
 from tests.support.daemon.telling import Lines, Sink, telemetry_of
 from tests.support.values import build
@@ -63,6 +64,9 @@ class World:
         self.sources = Sources(
             self.state, replace(tracked_ports(self.state, self, self, self, lambda _: nullcontext()), clock=self)
         )
+
+    def fits(self, write: Any, level: int = 0) -> None:
+        """It takes everything."""
 
     def declare(self, *resources: Any) -> None:
         """Other manifests."""
@@ -107,6 +111,10 @@ class World:
 
     async def snapshot(self, _: Any) -> Any:
         """Never asked for."""
+        raise NotImplementedError
+
+    async def changed(self, *_: Any) -> Any:
+        """Nor this."""
         raise NotImplementedError
 
     async def refresh(self, *_: Any) -> Any:
@@ -248,7 +256,7 @@ async def test_a_durable_that_is_not_there_is_looked_at_by_a_pass_and_not_kicked
     await world.looks(6)
     world.durable, world.active = None, 2 * units.SECOND + 1
     await world.looks(12)
-    work = await world.state.queue.take()
+    work = await world.state.agenda.take()
     assert work.keys == {C}
     assert world.shown()["cause"] == "consumer-missing"
     assert not world.begun
@@ -311,11 +319,11 @@ async def test_silence_is_waiting_and_without_a_connection_nothing_is_known(worl
     await world.looks(15)
     assert (world.shown()["state"], world.shown()["cause"]) == ("Waiting", "domain")
     assert world.metric('reconciler_source_stalled{cause="domain"}') == 1
-    work = await world.state.queue.take()
+    work = await world.state.agenda.take()
     assert work.keys == {S, C}, "what is not seen any more is not called Synced for long"
-    world.state.queue.done(work)
+    world.state.agenda.done(work)
     await world.looks(15)
-    assert not world.state.queue.depth, "once is enough"
+    assert not world.state.agenda.depth, "once is enough"
     world.state.board.connection(False, "")
     assert (world.shown()["state"], world.shown()["cause"]) == ("Unknown", None)
     await world.watched(6)
@@ -362,10 +370,10 @@ async def test_a_kick_that_ends_settles_nothing_that_was_planned(world: World) -
     blocked = Change(key=A, action=Action.BLOCKED, cause=Cause.MANIFEST)
     world.state.open[A] = blocked
     aftermath = Aftermath(world.state)
-    for result in (Result.APPLIED, Result.FAILED):
-        aftermath.procedure_ended(kick, Outcome(kick.change, End(result), 1.0))
+    for result in (Done(), No("it says")):
+        aftermath.procedure_ended(kick, Outcome(kick.change, result, 1.0))
         assert world.state.open == {A: blocked}
-        assert not world.state.trouble.counts()
-        looked_at = await world.state.queue.take()
+        assert not world.state.agenda.counts()
+        looked_at = await world.state.agenda.take()
         assert looked_at.keys <= {A, C}
-        world.state.queue.done(looked_at)
+        world.state.agenda.done(looked_at)

@@ -67,13 +67,6 @@ async def test_a_level_the_server_does_not_have_is_refused(api: JetStreamApi) ->
     assert (caught.value.code, caught.value.err_code) == (412, 10185)
 
 
-async def test_resetting_a_missing_consumer_is_an_answer_not_a_timeout(api: JetStreamApi) -> None:
-    await make_stream(api)
-    with pytest.raises(ApiError) as caught:
-        await api.reset_consumer("S", "nope", None)
-    assert caught.value.absent
-
-
 async def test_pause_resume_and_reset(api: JetStreamApi) -> None:
     await make_stream(api)
     await api.create_consumer("S", "c", {"name": "c", "durable_name": "c", "ack_policy": "explicit"})
@@ -170,6 +163,17 @@ async def test_a_cancelled_wait_gives_its_place_away() -> None:
         waiting[0].cancel()
     await waiting[1]
     assert budget.in_use == 100
+
+
+async def test_a_wait_that_is_given_up_in_the_moment_in_which_there_is_room_takes_none() -> None:
+    budget = ByteBudget(100)
+    async with budget.reserve(100):
+        waiting = asyncio.ensure_future(budget.reserve(100).__aenter__())
+        await asyncio.sleep(0)
+        waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert budget.in_use == 0
 
 
 async def test_a_list_that_grows_meanwhile_is_followed() -> None:

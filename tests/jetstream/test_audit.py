@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from reconciler.jetstream.audit import AuditLimits, AuditMode, read_change
+from reconciler.jetstream.audit import AuditMode, read_change
+from reconciler.jetstream.overhearing import Limits
 from tests.support.account.connecting import Connect
 from tests.support.account.ears import OWN, listening
 from tests.support.account.wire import AUDIT_SUBJECT, HEARD_SECONDS, Wire, eventually
@@ -29,7 +30,7 @@ authorization { users: [
 ] }
 """
 TRIES = 12
-SMALL = AuditLimits(budget=50.0, window=0.3, retry=0.5, trial=1.0)
+SMALL = Limits(budget=50.0, window=0.3, retry=0.5, trial=1.0)
 """Little, and tried for so long that a server that stands still for a moment is not taken for one that is bearable."""
 
 
@@ -143,7 +144,7 @@ async def test_too_much_of_it_is_shed_and_tried_again_until_it_is_bearable(serve
         await ears.until_hinted("Stream/S")
         polling.cancel()
         await eventually(lambda: ears.states == ["on", "shed", "on"])
-        await eventually(lambda: ears.lost == ["the API audit was not listened to while it was too much"])
+        await eventually(lambda: ears.lost == ["the API audit: not listened to while it was too much"])
         await ears.awake(wire)
         await wire.expect("STREAM.UPDATE.S", STREAM | {"max_msgs": 6})
         await ears.until_hinted("Stream/S", wire.name)
@@ -166,12 +167,12 @@ async def test_on_stays_on_and_names_the_writer_among_many_readers(server: Serve
 async def test_off_does_not_even_connect(server: Server) -> None:
     async with listening(server.url, AuditMode.OFF) as ears:
         assert ears.states == ["off"]
-        assert [client["name"] for client in server.monitor("connz")["connections"]] == [OWN]
+        assert {client["name"] for client in server.monitor("connz")["connections"]} == {OWN, f"{OWN}-hints"}
 
 
 async def test_it_is_on_a_connection_of_its_own(server: Server) -> None:
     async with listening(server.url):
-        assert {client["name"] for client in server.monitor("connz")["connections"]} == {OWN, f"{OWN}-audit"}
+        assert {client["name"] for client in server.monitor("connz")["connections"]} == {OWN, f"{OWN}-hints", f"{OWN}-audit"}
 
 
 async def test_who_may_not_hear_it_is_told_and_still_gets_advisories(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ async def test_a_listener_that_is_cut_off_for_being_slow_says_so_and_hears_again
         async with listening(server.url, AuditMode.ON) as ears, await Wire.connect(server.url, name="exporter") as wire:
             await wire.expect("STREAM.CREATE.S", STREAM | {"description": "x" * 4000})
             async with asyncio.timeout(SECONDS):
-                while "the API audit's connection was away" not in ears.lost:  # a slow server takes several turns to fill it up
+                while "the API audit: its connection was away" not in ears.lost:  # it takes several turns to fill up
                     await poll(wire, 5_000)
                     time.sleep(1)  # noqa: ASYNC251 - that is what makes it slow
                     await asyncio.sleep(0.1)

@@ -14,12 +14,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from reconciler.engine.ports import Ports
-from reconciler.engine.sending import Sender
-from reconciler.engine.throttle import Throttle
 from reconciler.errors import LeaseHeld, LeaseLost, NoAnswer, NoResponders, Refused
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.lease import Holder, KvLease, bucket_name
 from reconciler.jetstream.reader import JetStreamReader
@@ -31,7 +27,7 @@ from tests.support.account.wire import Wire, eventually
 from tests.support.clock.fake import Still
 from tests.support.clock.until import SECONDS, until
 from tests.support.cluster.servers import Cluster
-from tests.support.daemon.engine import Watcher
+from tests.support.daemon.engine import Watcher, order_of, ports_on
 from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy
 
@@ -244,10 +240,9 @@ async def test_nothing_comes_between_the_check_of_the_lease_and_the_way_out_of_t
     """Else a process that freezes there would send, when it wakes, all that it had ready."""
     async with lease_of(api, LONG).take() as lease:
         apis = DomainApis(api.connection)
-        ports = Ports(JetStreamReader(apis), JetStreamWriter(apis), lease, SystemClock(), Watcher())
-        sender = Sender(ports, Throttle(0, SystemClock()), lambda _, config: config)
+        ports = ports_on(JetStreamReader(apis), JetStreamWriter(apis), lease, Watcher())
         before = server.monitor("varz")["in_msgs"]
-        sending = [sender.send(CreateStream(Key("Stream", name), b"{}")) for name in ("A", "B", "C")]
+        sending = [ports.writes.send(CreateStream(Key("Stream", name), b"{}"), order_of(ports)) for name in ("A", "B", "C")]
         for number, one in enumerate(sending, 1):
             one.send(None)  # as far as it goes by itself: the event loop does not run meanwhile
             server.wait_for(lambda: server.monitor("varz")["in_msgs"] == before + number)  # noqa: B023 - asked at once

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UsageError
+from reconciler.errors import Unreachable, UsageError
+from reconciler.jetstream.servers import ServerList
 from reconciler.jetstream.settings import FLAGS, Resolved, redact, resolve
 
 
@@ -91,6 +93,34 @@ def test_no_secret_is_shown(home: dict[str, str]) -> None:
     for secret in ("t0ken", "pa@ss", "ss@", "tok@", "j0t", "SUAX", "s3cret"):
         assert secret not in shown
     assert redact("cannot reach nats://me:pw@host:1 now") == "cannot reach nats://***@host:1 now"
+    assert redact("a@b: http://127.0.0.1:80/x?y=1, nats://[::1]:4222") == "***@b: http://127.0.0.1:80/x?y=1, nats://[::1]:4222"
+
+
+@pytest.mark.parametrize("odd", ["/", ",", "#", "?", '"', " ", "@", "://x"])
+def test_no_part_of_a_password_is_shown_whatever_is_in_it(home: dict[str, str], odd: str) -> None:
+    url = f"nats://me:first{odd}second@host:4222"
+    shown = [redact(url), redact(f"no route to {url}: refused"), *(redact(part) for part in url.split(","))]
+    resolved = resolve({"server": url}, home, None)
+    shown += [*(value.value for value in resolved.view), repr(resolved.settings)]
+    try:
+        ServerList(resolved.settings.servers)
+    except Unreachable as error:
+        shown.append(str(error))
+    for text in shown:
+        assert not re.search("first|second", text), text
+    assert redact(url).endswith("***@host:4222")
+
+
+def test_what_is_no_url_because_of_its_password_says_how_it_is_written() -> None:
+    with pytest.raises(Unreachable, match=r"not a server URL.*%2F"):
+        ServerList(["nats://me:first/second@host:4222"])
+
+
+def test_a_seed_in_the_place_of_its_file_is_not_repeated(home: dict[str, str]) -> None:
+    seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
+    with pytest.raises(UsageError, match="--nkey is the name of a file") as raised:
+        resolve({"nkey": seed}, home, None)
+    assert seed not in str(raised.value) + redact(f"no such file: {seed}")
 
 
 def test_an_unknown_context_lists_the_known_ones(home: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,19 @@ def test_a_set_has_one_policy(tmp_path: Path) -> None:
 )
 def test_a_policy_is_checked_by_itself(tmp_path: Path, spec: str) -> None:
     assert codes(refused(tmp_path, f"kind: Policy\nmetadata: {{name: p}}\nspec: {{{spec}}}"))[0] in ("bad-value", "unknown-field")
+
+
+def test_no_pattern_takes_more_time_than_the_name_is_long(tmp_path: Path) -> None:
+    """With `re` this one would still be searching when the machine is replaced: each letter doubles its time."""
+    endless = "kind: Policy\nmetadata: {name: p}\nspec: {consumers: {namePattern: '^(a+)+$'}}"
+    begun = time.process_time()
+    assert codes(refused(tmp_path, endless, STREAM, consumer(name="a" * 200 + "b"))) == ["namePattern"]
+    load(tmp_path, endless, STREAM, consumer(name="a" * 200))
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", r"(a)\\1"])
+def test_a_pattern_that_could_take_long_says_what_it_must_do_without(tmp_path: Path, pattern: str) -> None:
+    problems = refused(tmp_path, f'kind: Policy\nmetadata: {{name: p}}\nspec: {{consumers: {{namePattern: "{pattern}"}}}}')
+    assert codes(problems) == ["bad-value"]
+    assert "look-around" in problems[0].message

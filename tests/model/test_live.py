@@ -22,7 +22,7 @@ def _answer(config: dict[str, Any], **changes: Any) -> bytes:
 
 
 def _seen(raw: bytes) -> LiveConsumer:
-    return LiveConsumer.seen(orjson.loads(raw), raw)
+    return LiveConsumer.read(raw)
 
 
 CONFIG = marked(consumer("S", "c", {"description": "d", "filterSubjects": ["a", "b"]}))

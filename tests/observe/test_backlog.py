@@ -59,7 +59,7 @@ def test_what_somebody_writes_into_metadata_is_no_number() -> None:
     config: dict[str, Any] = build.marked(build.consumer("S", "c"), max_ack_pending=5)
     config["metadata"]["note"] = '"num_pending":77,"max_ack_pending":1'
     info = {"stream_name": "S", "name": "c", "config": config, "num_ack_pending": 1, "num_pending": 2}
-    assert of(LiveConsumer.seen(info, orjson.dumps(info))) == Backlog(2, 1)
+    assert of(LiveConsumer.read(orjson.dumps(info))) == Backlog(2, 1)
 
 
 async def test_on_a_server_it_is_what_workers_have_not_done(wire: Wire) -> None:
@@ -71,4 +71,4 @@ async def test_on_a_server_it_is_what_workers_have_not_done(wire: Wire) -> None:
     await work.publish(*["s.x"] * 5)
     assert await work.pull(3, finish=False) == 3
     info = await wire.consumer_info("S", "c")
-    assert of(LiveConsumer.seen(info, orjson.dumps(info))) == Backlog(2, 3, frozenset({CONSUMER}))
+    assert of(LiveConsumer.read(orjson.dumps(info))) == Backlog(2, 3, frozenset({CONSUMER}))

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -15,67 +15,19 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.errors import Refused, UsageError
+from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.observe.controls import LIMIT, MOST, StatusQuery
+from reconciler.observe.controls import LIMIT, MOST, ConsumerRequest, StatusQuery
 from reconciler.observe.http import HttpServer
 from reconciler.observe.metrics import Metrics
+from reconciler.plan.operating import Command, Pause, Resume
+from reconciler.plan.resetting import Reset
+from tests.support.daemon.controls import Daemon
 
 ORDERS = Key("Stream", "ORDERS")
 KEYED = ["/-/suspend", "/-/resume", "/-/procedure/abort", "/-/procedure/retry"]
 ORDERS_GIVEN = ["/-/reload", "/-/reconcile", *KEYED]
 GETS = ["/", "/livez", "/healthz", "/readyz", "/startupz", "/metrics", "/status"]
-
-
-@dataclass
-class Daemon:
-    """Controls that note what was asked of them."""
-
-    living: bool = True
-    reason: str = ""
-    asked: list[tuple[object, ...]] = field(default_factory=list)
-    refuse: Exception | None = None
-
-    def alive(self) -> bool:
-        """As set."""
-        return self.living
-
-    def not_ready(self) -> str:
-        """As set."""
-        return self.reason
-
-    def status(self, query: StatusQuery) -> dict[str, Any]:
-        """The query itself."""
-        self._note("status", query)
-        return {"kind": "Status", "resources": []}
-
-    def reload(self) -> None:
-        """Noted."""
-        self._note("reload")
-
-    def reconcile(self, key: Key | None) -> None:
-        """Noted."""
-        self._note("reconcile", key)
-
-    def suspend(self, key: Key) -> None:
-        """Noted."""
-        self._note("suspend", key)
-
-    def resume(self, key: Key) -> None:
-        """Noted."""
-        self._note("resume", key)
-
-    def abort_procedure(self, key: Key) -> None:
-        """Noted."""
-        self._note("abort", key)
-
-    def retry_procedure(self, key: Key) -> None:
-        """Noted."""
-        self._note("retry", key)
-
-    def _note(self, *what: object) -> None:
-        if self.refuse:
-            raise self.refuse
-        self.asked.append(what)
 
 
 @dataclass
@@ -340,6 +292,16 @@ async def test_a_name_that_was_rebound_to_our_address_can_order_nothing(http: Cl
     assert http.daemon.asked == []
 
 
+async def test_a_page_that_was_rebound_to_our_address_reads_nothing(start: Start) -> None:
+    http = await start(token="hunter2")
+    for host in ("evil.example", "127.0.0.1.evil.example:80", "localhost@evil.example"):
+        assert (await http.get("/status", Host=host)).status in (400, 403)
+    assert (await http.get("/status", Origin="http://evil.example")).status == 403
+    assert (await http.get("/status", Host="evil.example", Authorization="Bearer hunter2")).status == 200
+    assert (await http.get("/status", Host=f"{socket.gethostname()}:80")).status == 200
+    assert (await http.get("/readyz", Host="evil.example")).status == 200, "probes come by whatever name"
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "localhost.", "127.0.0.1:80", "127.1.2.3", "[::1]:8080"])
 async def test_names_of_this_machine_are_good(http: Client, host: str) -> None:
     assert (await http.post("/-/reload", Host=host)).status == 200
@@ -451,3 +413,35 @@ async def test_it_leaves_signals_to_the_process(http: Client) -> None:
     loop = asyncio.get_running_loop()
     assert not getattr(loop, "_signal_handlers", None)
     assert http.server.url
+
+
+@pytest.mark.parametrize(
+    ("query", "command"),
+    [
+        ("pause?until=2030-01-01T00:00:00Z&", Pause(until=units.parse_time("2030-01-01T00:00:00Z"))),
+        ("resume?", Resume()),
+        ("reset?seq=7&", Reset(7)),
+        ("reset?", Reset()),
+    ],
+)
+async def test_what_a_person_wants_of_a_consumer_reaches_the_daemon(http: Client, query: str, command: Command) -> None:
+    answer = await http.post(f"/-/consumer/{query}key=Consumer/S/c&agreed=pauses,declared&holder=abc")
+    assert (answer.status, answer.json) == (200, {"changed": True, "answer": {}})
+    key, agreed = Key("Consumer", "c", "S"), ("pauses", "declared")
+    assert http.daemon.asked == [(ConsumerRequest(key=key, command=command, agreed=agreed, holder="abc"),)]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("pause?key=Consumer/S/c&until=tomorrow", "until: "),
+        ("reset?key=Consumer/S/c&seq=-1", "is not a sequence"),
+        ("resume?key=Stream/S", "is no consumer"),
+        ("resume?key=Consumer/S/c&force=1", "unknown parameter"),
+    ],
+)
+async def test_what_makes_no_sense_for_a_consumer_is_said(http: Client, query: str, said: str) -> None:
+    answer = await http.post(f"/-/consumer/{query}")
+    assert answer.status == 400
+    assert said in answer.json["error"]
+    assert http.daemon.asked == []

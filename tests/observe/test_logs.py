@@ -118,6 +118,8 @@ def test_every_line_of_a_pass_names_it(stream: io.StringIO) -> None:
 
 
 SECRETS: dict[str, dict[str, Any]] = {
+    "a password with what ends it": {"error": 'nats://me:hun#x,/?" hunter2@nats:4222 is away'},
+    "a part of a password": {"error": "not a server URL: nats://me:hunter2"},
     "password in a url": {"server": "nats://me:hunter2@nats:4222"},
     "token in a url": {"server": "nats://hunter2@nats:4222"},
     "url in a text": {"error": "cannot reach nats://me:hunter2@a:4222, nats://me:hunter2@b:4222"},

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler import __version__
 from reconciler.errors import Problem
+from reconciler.jetstream.fence import FenceNews, FenceState
 from reconciler.model.identity import KINDS, Key
 from reconciler.observe.backlog import Backlog
 from reconciler.observe.metrics import AUTHORS, Metrics
@@ -52,6 +53,8 @@ TABLE = {
     "reconciler_nats_reconnects_total": ("counter", NO_LABELS),
     "reconciler_leader": ("gauge", NO_LABELS),
     "reconciler_leader_transitions_total": ("counter", NO_LABELS),
+    "reconciler_fence_unproven": ("gauge", NO_LABELS),
+    "reconciler_fence_seconds": ("gauge", NO_LABELS),
     "reconciler_config_last_reload_successful": ("gauge", NO_LABELS),
     "reconciler_config_last_reload_success_timestamp_seconds": ("gauge", NO_LABELS),
     "reconciler_manifests": ("gauge", ("kind",)),
@@ -249,6 +252,15 @@ def test_becoming_the_leader_and_ceasing_to_be_it_are_transitions(telemetry: Tel
         telemetry.leading(now, "")
         seen.append((value(telemetry, "leader"), value(telemetry, "leader_transitions_total")))
     assert seen == [(0, 0), (1, 1), (1, 1), (0, 2), (0, 2)]
+
+
+def test_an_unproven_fence_is_one_as_long_as_its_term(telemetry: Telemetry) -> None:
+    seen = []
+    for state in (FenceState.WAITING, FenceState.UNPROVEN, FenceState.NONE, FenceState.PROVEN):
+        telemetry.fence(FenceNews(state, "", 3.5))
+        seen.append(value(telemetry, "fence_unproven"))
+    assert seen == [0, 1, 0, 0]
+    assert value(telemetry, "fence_seconds") == 3.5
 
 
 @pytest.mark.parametrize(("state", "shed"), [("on", 0), ("shed", 1), ("off", 0), ("denied", 0)])

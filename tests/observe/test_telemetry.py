@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from reconciler.errors import Problem
+from reconciler.jetstream.fence import FenceNews, FenceState
 from reconciler.model.identity import Key
 from reconciler.observe.backlog import Backlog
 from reconciler.observe.metrics import Metrics
@@ -257,6 +258,19 @@ def test_a_refused_plan_is_said_once_and_so_is_its_end(told: Told) -> None:
         ("info", "plan.accepted"),
     ]
     assert told.types == ["reconciler.plan.refused", "reconciler.plan.accepted"]
+
+
+def test_only_what_is_not_proven_about_the_leader_before_is_a_warning_and_an_event(told: Told) -> None:
+    for state in FenceState:
+        told.to.fence(FenceNews(state, "why" if state is not FenceState.PROVEN else "", 2.0))
+    said = [(line["event"], line["level"]) for line in told.lines.kept]
+    assert said == [
+        ("fence.waiting", "info"),
+        ("fence.clean", "warning"),  # a grant is missing: the next one will not know
+        ("fence.proven", "info"),
+        ("fence.unproven", "warning"),
+    ]
+    assert told.types == ["reconciler.fence.unproven"]
 
 
 def test_the_lease_is_said_when_it_moves(told: Told) -> None:

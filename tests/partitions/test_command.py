@@ -108,6 +108,22 @@ def test_a_missing_extra_is_said_with_the_line_that_installs_it() -> None:
         _need_planner(lambda name: None if name == "xxhash" else object())
 
 
+def test_a_thread_of_arrow_that_is_still_busy_does_not_change_how_it_ends(desk: Desk) -> None:
+    desk()
+    desk.partitions(10)
+    command = [sys.executable, "-m", "tests.support.partitions.reading", "partitions", "plan", "-c", str(desk.root / "plan.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOM.parent)
+    assert (done.returncode, done.stdout) == (3, ""), done
+    assert done.stderr.splitlines()[-1].startswith("maxInputShrink: 10 partitions, 100 before"), done
+
+
+def test_what_is_to_be_done_at_the_end_is_done(desk: Desk) -> None:
+    code = "import atexit, reconciler.cli.app; atexit.register(print, 'done'); reconciler.cli.app.main()"
+    asked = ["partitions", "plan", "-c", str(desk.root / "plan.yaml")]
+    done = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True, check=True)
+    assert (done.stdout.splitlines()[0], done.stdout.splitlines()[-1]) == ("processor: 100 partitions on 4 workers", "done")
+
+
 def test_nothing_outside_the_room_loads_its_libraries() -> None:
     code = "import sys, reconciler, reconciler.partitions, reconciler.cli.app, reconciler.cli.partitions\n"
     code += "print(sorted({'numpy', 'pyarrow', 'pandas', 'pyspark', 'xxhash'} & set(sys.modules)))"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -143,6 +144,25 @@ def test_one_bad_row_among_many_is_found_without_keeping_them(desk: Desk) -> Non
     err = desk(code=4).err
     assert "bad-subject: 1 row with a subject" in err
     assert 'duplicate-subject: 1 row with a subject that stands there more than once: "s.7"' in err
+
+
+def test_arrow_is_given_something_of_ours_only_where_a_row_is_bad(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[bool] = []
+    parsing = pa_csv.ParseOptions
+
+    def noted(**options: object) -> pa_csv.ParseOptions:
+        given.append(options["invalid_row_handler"] is not None)
+        return parsing(**options)
+
+    monkeypatch.setattr(pa_csv, "ParseOptions", noted)
+    desk()
+    assert set(given) == {False}
+    rows = [f"dc.{number}.{'x' * 100},1" for number in range(200_000)]
+    desk.table("partitions.csv", "subject,weight", [*rows, "a,1,2", rows[0], "b,1,2", ""])
+    err = desk(code=4).err
+    assert given.count(True) == 1
+    assert 'bad-row: 2 rows with more or fewer values than the first line (2): "a,1,2", "b,1,2"' in err
+    assert "duplicate-subject: 1 row" in err, "what was read before the bad row is read once"
 
 
 def test_more_partitions_than_are_planned_here_need_spark(desk: Desk) -> None:

@@ -11,7 +11,8 @@ from reconciler.model.desired import Governance
 from reconciler.model.identity import Key
 from reconciler.model.marker import Journal, Marker
 from reconciler.model.units import format_time
-from reconciler.plan.change import Action, Change, Plan, Rules
+from reconciler.plan import guard
+from reconciler.plan.change import Action, Change, Mass, Memory, Plan, Rules
 from reconciler.plan.plan import plan
 from reconciler.procedures.requests import Absent, Message, NextMessage
 from tests.support.values.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
@@ -89,6 +90,38 @@ def test_what_is_made_anew_counts_as_much_as_what_is_deleted() -> None:
     assert {change.action for change in result.changes} == {Action.RECREATE}
     assert [reason.code for reason in result.refused] == ["mass-change"]
     assert "20 of 20 owned resources would be deleted or recreated" in result.refused[0].message
+
+
+def test_what_is_wanted_counts_though_most_of_it_is_blocked() -> None:
+    full = [stream_info(marked(one), messages=5) for one in MANY[10:15]]
+    result = plan(desired(*MANY[:10]), live(*_live_many()[:10], *full, *_live_many()[15:]), SYNC)
+    assert result.summary["delete"] == result.summary["blocked"] == 5
+    assert "10 of 20 owned resources would be deleted" in result.refused[0].message
+    assert list(result.stopped) == [Mass.REMOVED]
+
+
+def test_what_was_wanted_a_moment_ago_is_counted_with_it_also_where_it_has_gone() -> None:
+    fewer = desired(*MANY[:12]), live(*_live_many()[:16])
+    assert _codes(plan(*fewer, SYNC)) == []
+    before = Memory(wanted={Mass.REMOVED: {one.key for one in MANY[14:]}})
+    refused = plan(*fewer, SYNC, before)
+    assert (
+        "4 of 20 owned resources would be deleted or recreated, with those of the last hour 8 (40 %" in refused.refused[0].message
+    )
+    assert _codes(plan(desired(*MANY[:16]), live(*_live_many()[:16]), SYNC, before)) == [], "nothing is wanted any more"
+    approve = desired(*MANY[:12], governance=Governance(approve=refused.fingerprint))
+    assert plan(approve, fewer[1], SYNC, before).approved
+
+
+def test_too_many_prunes_stop_neither_repairs_nor_creations_nor_updates() -> None:
+    new, edited = stream("NEW"), stream("S00", {"maxMsgs": 11})
+    drifted = [*_live_many()[:1], *(stream_info(marked(one, max_msgs=99)) for one in MANY[1:4]), *_live_many()[4:]]
+    result = plan(desired(new, edited, *MANY[1:10]), live(*drifted), SYNC)
+    assert _codes(result) == ["mass-change"]
+    assert result.halted == ()
+    stopped = {change.action for change in result.changes if guard.stops(result.stopped, change)}
+    assert stopped == {Action.DELETE}
+    assert {change.action for change in result.changes} == {Action.DELETE, Action.UPDATE, Action.CREATE}
 
 
 def test_few_resources_are_not_judged_by_percentages() -> None:
@@ -181,6 +214,39 @@ def test_a_consumer_of_everything_that_is_narrowed_leaves_the_rest_behind() -> N
     found = {NextMessage(orders.key, ">", 5): Message(6, "2026-01-01T00:00:00Z")}
     change = _one(plan(desired(orders, after), live(stream_info(marked(orders)), busy, facts=found), Rules()))
     assert [reason.code for reason in change.reasons] == ["data-loss"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "state", "lost"),
+    [
+        ({}, {"maxDeliver": 3}, {"num_ack_pending": 2, "num_redelivered": 1}, True),
+        ({"maxDeliver": 5}, {"maxDeliver": 3}, {"num_ack_pending": 2, "num_redelivered": 1}, True),
+        ({}, {"maxDeliver": 1}, {"num_ack_pending": 2}, True),
+        ({}, {"maxDeliver": 3}, {"num_ack_pending": 2}, False),
+        ({}, {"maxDeliver": 3}, {"num_pending": 9}, False),
+        ({"maxDeliver": 3}, {"maxDeliver": 5}, {"num_ack_pending": 2, "num_redelivered": 1}, False),
+        ({"maxDeliver": 3}, {}, {"num_ack_pending": 2, "num_redelivered": 1}, False),
+    ],
+)
+def test_what_was_delivered_as_often_as_is_allowed_now_is_given_up(
+    before: dict[str, Any], after: dict[str, Any], state: dict[str, int], lost: bool
+) -> None:
+    orders, own, wanted = stream("ORDERS"), consumer("ORDERS", "billing", before), consumer("ORDERS", "billing", after)
+    busy = live(stream_info(marked(orders)), consumer_info("ORDERS", marked(own), **state))
+    assert _one(plan(desired(orders, wanted), busy, Rules())).action is (Action.BLOCKED if lost else Action.UPDATE)
+    allowed = plan(desired(orders, wanted), busy, _allow("data-loss", "Consumer/ORDERS/billing"))
+    assert _one(allowed).action is Action.UPDATE
+
+
+@pytest.mark.parametrize("waiting", ["num_pending", "num_ack_pending"])
+def test_a_consumer_that_is_to_go_when_nobody_reads_takes_along_what_interest_keeps_for_it(waiting: str) -> None:
+    own, wanted = consumer("ORDERS", "billing"), consumer("ORDERS", "billing", {"inactiveThreshold": "1h"})
+    for retention, blocked in (("interest", True), ("limits", False), ("workqueue", False)):
+        orders = stream("ORDERS", {"retention": retention})
+        for state, lost in (({waiting: 3}, blocked), ({}, False)):
+            seen = live(stream_info(marked(orders)), consumer_info("ORDERS", marked(own), **state))
+            change = _one(plan(desired(orders, wanted), seen, Rules()))
+            assert [reason.code for reason in change.reasons] == (["data-loss"] if lost else []), retention
 
 
 @pytest.mark.parametrize("waiting", ["num_pending", "num_ack_pending"])

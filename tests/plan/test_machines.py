@@ -153,6 +153,16 @@ def test_a_declared_pause_is_set_remembered_and_lifted_only_if_it_is_ours() -> N
     assert plan(desired(ORDERS, ONE), state, Rules()).changes == ()
 
 
+def test_a_pause_that_is_declared_no_more_ends() -> None:
+    until = "2099-01-01T00:00:00Z"
+    config = marked(ONE, pause_until=until)
+    config["metadata"]["reconciler.pauseUntil"] = until
+    state = live(stream_info(marked(ORDERS)), consumer_info("ORDERS", config, paused=True))
+    change = _one(plan(desired(ORDERS, ONE), state, Rules()))
+    assert change.procedure is not None
+    assert change.procedure.name == "set-pause"
+
+
 def test_a_subject_that_moves_between_streams_is_one_procedure() -> None:
     old = [stream("A", {"subjects": ["x", "y"]}), stream("B", {"subjects": ["z"]})]
     new = [stream("A", {"subjects": ["y"]}), stream("B", {"subjects": ["x", "z"]})]

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from reconciler.model.identity import Key
 from reconciler.model.marker import Journal, Marker
 from reconciler.model.units import format_time
-from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen
+from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, deadline
 from reconciler.procedures.drain import QUIET, Held, hold
 from reconciler.procedures.machine import Abort, Do, Wait
+from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
 from tests.support.values.build import NOW
 
 KEY = Key("Consumer", "c", "S")
-UNTIL = format_time(NOW + 2 * DEFAULT_DEADLINE)
-JOURNAL = Journal("migrate-source", "drain", "x")
+UNTIL = deadline(NOW + 2 * DEFAULT_DEADLINE)
+PERSON = format_time(NOW + 2 * DEFAULT_DEADLINE)
+JOURNAL = Journal("migrate-source", "drain", "", orjson.dumps({"until": UNTIL}).decode())
 RESTING = Held(of="c", began=NOW, floor=5, since=NOW)
 
 
-def _seen(marker: Marker, delivered: int = 5, in_flight: int = 0) -> ConsumerSeen:
+def _seen(marker: Marker, delivered: int = 5, in_flight: int = 0, until: str = UNTIL) -> ConsumerSeen:
     """A paused durable with everything up to 5 acknowledged."""
-    config: dict[str, Any] = {"durable_name": "c", "pause_until": UNTIL, "metadata": marker.to_metadata()}
+    config: dict[str, Any] = {"durable_name": "c", "pause_until": until, "metadata": marker.to_metadata()}
     at = {"delivered": {"consumer_seq": 9, "stream_seq": delivered}, "ack_floor": {"consumer_seq": 9, "stream_seq": 5}}
     return ConsumerSeen({"config": config, "paused": True, "ts": format_time(NOW), "num_ack_pending": in_flight, **at})
 
@@ -49,8 +52,22 @@ def test_what_was_delivered_is_waited_for_and_not_for_ever(delivered: int, in_fl
     assert late.code == "not-drained"
 
 
-def test_a_pause_that_neither_a_journal_nor_a_manifest_explains_is_a_person_s() -> None:
-    refused = _held(_seen(Marker(owner="default")), Held(of="c"))
+def test_only_a_pause_with_the_deadline_in_the_journal_counts() -> None:
+    refused = _held(_seen(Marker(owner="default", journal=JOURNAL), until=PERSON), RESTING, QUIET)
     assert isinstance(refused, Abort)
     assert refused.code == "paused-by-person"
-    assert isinstance(_held(_seen(Marker(owner="default", pause_until=UNTIL)), Held(of="c")), Do)
+    earlier = _seen(Marker(owner="default", journal=JOURNAL), until=deadline(NOW + DEFAULT_DEADLINE))
+    again = _held(earlier, RESTING, QUIET + DEFAULT_DEADLINE)
+    assert isinstance(again, Do)
+    assert again.write == PauseConsumer(KEY, UNTIL)
+    damaged = Journal("migrate-source", "drain", "", "damaged")
+    noted = _held(_seen(Marker(owner="default", journal=damaged), until=PERSON), RESTING, QUIET)
+    assert isinstance(noted, Do)
+    assert isinstance(noted.write, UpdateConsumer)
+
+
+def test_a_pause_that_neither_a_journal_nor_a_manifest_explains_is_a_person_s() -> None:
+    refused = _held(_seen(Marker(owner="default"), until=PERSON), Held(of="c"))
+    assert isinstance(refused, Abort)
+    assert refused.code == "paused-by-person"
+    assert isinstance(_held(_seen(Marker(owner="default", pause_until=PERSON), until=PERSON), Held(of="c")), Do)

@@ -14,7 +14,7 @@ from reconciler.model.normal import canonical
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.consumer import ConsumerSeen
 from reconciler.procedures.drain import PATIENCE
-from reconciler.procedures.ground import Ground, Memory
+from reconciler.procedures.ground import RESTS, Ground, Memory
 from reconciler.procedures.leaving import settle
 from reconciler.procedures.machine import Do, Wait
 from reconciler.procedures.requests import (
@@ -28,7 +28,6 @@ from reconciler.procedures.requests import (
     StreamInfo,
 )
 from reconciler.procedures.slots import Slot, View
-from reconciler.procedures.taking import RESTS, _rested
 from tests.support.values.build import NOW
 from tests.support.world.sources import PLAIN, A, S, durable, through
 
@@ -53,19 +52,19 @@ def _ground(entry: dict[str, Any], copied: int = -1, *, retention: str = "limits
 @pytest.mark.parametrize(("silent", "rests"), [(0, False), (RESTS - 1, False), (RESTS, True)])
 def test_what_was_queued_for_an_entry_is_waited_for(silent: int, rests: bool) -> None:
     ground = _ground(PLAIN, 5, memory=Memory(copied=5, copied_since=NOW - silent))
-    found = _rested(ground, _seen())
+    found = ground.rested(PLAIN, 0)
     assert found == 5 if rests else isinstance(found, Wait)
 
 
 def test_more_that_arrives_begins_the_waiting_anew() -> None:
-    found = _rested(_ground(PLAIN, 6, memory=Memory(copied=5, copied_since=NOW - 9 * RESTS)), _seen())
+    found = _ground(PLAIN, 6, memory=Memory(copied=5, copied_since=NOW - 9 * RESTS)).rested(PLAIN, 0)
     assert isinstance(found, Wait)
     assert (found.memory.copied, found.memory.copied_since) == (6, NOW)
 
 
 def test_what_was_told_counts_where_the_messages_are_gone() -> None:
     ground = _ground(PLAIN, 0, memory=Memory(copied=0, copied_since=NOW - RESTS))
-    assert _rested(ground, _seen(**{"from": PLAIN, "least": 9})) == 9
+    assert ground.rested(PLAIN, 9) == 9
 
 
 @pytest.mark.parametrize(("copied", "last"), [(3, 5), (5, 5), (9, 9)])

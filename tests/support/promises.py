@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.engine.outcome import Outcome, Result
+from reconciler.engine.outcome import Outcome, Word
 from reconciler.plan import losses
 from tests.support.sources.rows import MIRRORS, ROWS
 
@@ -74,7 +74,7 @@ def _saw_fields(document: dict[str, Any]) -> None:
     _seen.update(f"reason {code}" for field in ("reasons", "refused") for code in _texts(document.get(field)))
     procedure = document.get("procedure")
     name = procedure.get("name") if isinstance(procedure, dict) else procedure
-    if isinstance(name, str) and document.get("result") == Result.APPLIED:
+    if isinstance(name, str) and document.get("result") == Word.APPLIED:
         _seen.add(f"procedure {name}")
     if isinstance(document.get("code"), str):
         _seen.add(f"reason {document['code']}")
@@ -91,7 +91,7 @@ def saw_plan(plan: Any) -> None:
 
 def saw_outcomes(outcomes: Iterable[Outcome]) -> None:
     """How the changes of an apply in this process ended."""
-    ended = (outcome.change.procedure for outcome in outcomes if outcome.result is Result.APPLIED)
+    ended = (outcome.change.procedure for outcome in outcomes if outcome.word is Word.APPLIED)
     _seen.update(f"procedure {procedure.name}" for procedure in ended if procedure)
 
 

@@ -1,8 +1,8 @@
 """Runs every measure; one line of JSON each on stdout, progress on stderr, exit code 1 when a limit does not hold.
 
     python -m tools.bench             everything, some forty minutes
-    python -m tools.bench daemon      only these groups: loading, passes, creating, listing, audit, latency, daemon, sourcing,
-                                      partitions, spark
+    python -m tools.bench daemon      only these groups: loading, passes, creating, writes, trouble, listing, audit, latency,
+                                      daemon, sourcing, partitions, spark
     QUICK=1 python -m tools.bench     small sizes, where ratios still say something
     QUICK=tiny python -m tools.bench  only proves that every measure runs; nothing is judged by its speed
 
@@ -24,6 +24,7 @@ from tools.bench import daemon
 from tools.bench.audit import audit
 from tools.bench.big_consumers import big_consumers
 from tools.bench.creating import creating
+from tools.bench.daemon_trouble import SILENT, a_commit_a_second, beside_silence
 from tools.bench.loading import loading
 from tools.bench.measure import FULL, QUICK, TINY, Measure, Sizes, tell
 from tools.bench.memory import memory
@@ -33,9 +34,11 @@ from tools.bench.partitions.quality import quality
 from tools.bench.partitions.spark import on_spark
 from tools.bench.partitions.speed import speed
 from tools.bench.sourcing import sourcing
+from tools.bench.updating import updating
 from tools.bench.workload import connected, documents, fill, write_by_stream
 
 _SIZES = {"": FULL, "0": FULL, "1": QUICK, "tiny": TINY}
+_TWO_MINUTES = 120.0
 _FEW = 20
 """Consumers of the daemon whose latency is limited."""
 
@@ -59,6 +62,8 @@ def _all(sizes: Sizes, scratch: Path, wanted: frozenset[str] = frozenset()) -> I
         "loading": _loading,
         "passes": _passes,
         "creating": _creating,
+        "writes": _writes,
+        "trouble": _trouble,
         "listing": _listing,
         "audit": _audit,
         "latency": _latency,
@@ -92,6 +97,27 @@ def _creating(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     tell(f"creating {sizes.creates} consumers, {2 * sizes.rounds + 2} times")
     with Server(scratch / "server") as server:
         yield asyncio.run(_create(server, scratch, sizes))
+
+
+def _writes(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    tell(f"updating {sizes.creates} consumers, {2 * sizes.rounds + 2} times")
+    with Server(scratch / "server") as server:
+        yield asyncio.run(_update(server, scratch, sizes))
+    for edited in (True, False):
+        here = scratch / f"commit-{edited}"
+        tell(f"{sizes.edits} edits to be repaired while a commit {'edits' if edited else 'creates'} {sizes.creates} consumers")
+        with Server(here / "server") as server:
+            yield asyncio.run(daemon.beside_a_commit(server.url, here, sizes, edited=edited))
+
+
+def _trouble(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
+    tell(f"{sizes.edits} edits to be repaired while {SILENT} streams do not answer")
+    with Server(scratch / "silence" / "server") as server:
+        yield asyncio.run(beside_silence(server, scratch / "silence", sizes.edits))
+    seconds = min(_TWO_MINUTES, 6 * sizes.churn)
+    tell(f"a commit a second for {seconds:g} s")
+    with Server(scratch / "commits" / "server") as server:
+        yield asyncio.run(a_commit_a_second(server.url, scratch / "commits", seconds))
 
 
 def _listing(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
@@ -152,6 +178,11 @@ async def _noop_passes(server: Server, manifests: Path, sizes: Sizes, consumers:
         if consumers <= AUDITED_UP_TO:
             found.append(await passes.audited(server))
         return found
+
+
+async def _update(server: Server, scratch: Path, sizes: Sizes) -> Measure:
+    async with connected(server.url) as apis:
+        return await updating(apis, scratch, sizes.creates, sizes.rounds)
 
 
 async def _create(server: Server, scratch: Path, sizes: Sizes) -> Measure:

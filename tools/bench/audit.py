@@ -20,14 +20,14 @@ import orjson
 import structlog
 
 from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.hints import AuditLimits, AuditMode, Hint, HintListener, Hints
+from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints, Limits
 from reconciler.jetstream.settings import ConnectionSettings
 from tests.support.account.wire import Wire
 from tools.bench.measure import Measure, rounded
 
 RATE = 2_000
 LIMIT = 0.10
-_FLOOD = 2 * int(AuditLimits().budget)
+_FLOOD = 2 * int(Limits().budget)
 _TICK = 0.002
 _STREAM = {"name": "AUDITED", "subjects": ["audited"], "storage": "memory"}
 _CONSUMER = "AUDITED.polled"
@@ -69,9 +69,9 @@ async def audit(url: str, seconds: float) -> list[Measure]:
             measure="API audit, shed",
             value=shed,
             unit="messages/s",
-            ratio=rounded(shed / AuditLimits().budget),
-            ok=shed > AuditLimits().budget,
-            detail={"budget": AuditLimits().budget},
+            ratio=rounded(shed / Limits().budget),
+            ok=shed > Limits().budget,
+            detail={"budget": Limits().budget},
         ),
     ]
 

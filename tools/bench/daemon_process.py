@@ -25,12 +25,12 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def running(url: str, manifests: Path, scratch: Path, *, interval: str) -> AsyncIterator[Daemon]:
+async def running(url: str, manifests: Path, scratch: Path, *flags: str, interval: str) -> AsyncIterator[Daemon]:
     """`reconciler run`, once everything is as declared."""
     home = scratch / "home"
     home.mkdir(parents=True, exist_ok=True)
     arguments = ("-f", manifests, "--interval", interval, "--log-format", "json")
-    async with daemon(Command(home, url), scratch / f"daemon-{interval}.log", *arguments, ready=False) as process:
+    async with daemon(Command(home, url), scratch / f"daemon-{interval}.log", *arguments, *flags, ready=False) as process:
         await process.ready(_SETTLES)
         await settle(process)
         yield process

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.engine import Outcome, Ports, SystemClock
+from reconciler.engine import Outcome, Ports, SystemClock, Throttle, Writes
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.reader import JetStreamReader
@@ -139,4 +139,5 @@ async def connected(url: str) -> AsyncIterator[DomainApis]:
 
 def ports(apis: DomainApis) -> Ports:
     """The engine's neighbours."""
-    return Ports(JetStreamReader(apis), JetStreamWriter(apis), AlwaysOurs(), SystemClock(), Watching())
+    reader, clock = JetStreamReader(apis), SystemClock()
+    return Ports(reader, Writes(reader, JetStreamWriter(apis), clock, Throttle(0, clock)), AlwaysOurs(), clock, Watching())

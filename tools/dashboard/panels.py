@@ -449,6 +449,22 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             unit="s",
             width=6,
         ),
+        Panel(
+            title="The fence",
+            about="Whether it is unproven that nothing of the leader before can land any more; a proven one only takes time.",
+            queries={f"reconciler_fence_unproven{{{EACH}}}": "{{instance}}"},
+            unit="bool_yes_no",
+            type="state-timeline",
+            words={"0": ("proven, or not needed", GREEN), "1": ("unproven", BLUE)},
+            width=12,
+        ),
+        Panel(
+            title="Waited at the fence",
+            about="Seconds before this process changed anything in its last term.",
+            queries={f"reconciler_fence_seconds{{{EACH}}}": "{{instance}}"},
+            unit="s",
+            width=12,
+        ),
     ),
     "Process": (
         Panel(

@@ -2,14 +2,16 @@
 
 CSV is read by one set of rules wherever it is read: RFC 4180, UTF-8, a first line with names, each value a text, nothing is null.
 
-Invariant: a file is read in batches, and never held as a whole.
+Invariant: a file is read in batches, and never held as a whole. Arrow's threads get nothing of Python's, unless a file has bad
+rows: they let go of it whenever they come to it, and where Python is ending, that ends the process with a crash.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -157,9 +159,10 @@ def _csv_names(file: Path, options: CsvOptions) -> list[str]:
         msg = "the file is empty; a first line with the names of the columns is needed"
         raise pa.ArrowInvalid(msg)
     line = head.split(b"\n", 1)[0].rstrip(b"\r") + b"\n"
-    parsed = pa_csv.read_csv(
-        pa.BufferReader(line), pa_csv.ReadOptions(autogenerate_column_names=True), _parsing(options, None), _as_text([])
-    )
+    copied = pa.BufferOutputStream()
+    copied.write(line)
+    first = pa.BufferReader(copied.getvalue())
+    parsed = pa_csv.read_csv(first, pa_csv.ReadOptions(autogenerate_column_names=True), _parsing(options), _as_text([]))
     return [str(column[0].as_py()) for column in parsed.columns]
 
 
@@ -174,14 +177,23 @@ def _csv(file: Path, columns: Sequence[str], options: CsvOptions, faults: Faults
         faults.add("bad-row", message, 1, [row.text])
         return "skip"
 
-    reading = pa_csv.ReadOptions(block_size=4 * 1024 * 1024, use_threads=True)
     converting = _as_text(names, options.null_value)
     converting.include_columns = list(columns)
-    with pa_csv.open_csv(file, reading, _parsing(options, uneven), converting) as opened:
+    given = 0
+    try:
+        for batch in _blocks(file, _parsing(options), converting):
+            yield batch
+            given += 1
+    except pa.ArrowInvalid:
+        yield from islice(_blocks(file, _parsing(options, uneven), converting), given, None)
+
+
+def _blocks(file: Path, parsing: pa_csv.ParseOptions, converting: pa_csv.ConvertOptions) -> Iterator[pa.RecordBatch]:
+    with pa_csv.open_csv(file, pa_csv.ReadOptions(block_size=4 * 1024 * 1024, use_threads=True), parsing, converting) as opened:
         yield from opened
 
 
-def _parsing(options: CsvOptions, uneven: object) -> pa_csv.ParseOptions:
+def _parsing(options: CsvOptions, uneven: Callable[[pa_csv.InvalidRow], str] | None = None) -> pa_csv.ParseOptions:
     return pa_csv.ParseOptions(
         delimiter=options.delimiter,
         quote_char=options.quote,

@@ -33,7 +33,7 @@ from reconciler.partitions.spark.conditions import text_of
 from reconciler.partitions.spark.families import covering_all, filter_of, is_wild, told_by
 from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
 from reconciler.partitions.spark.planner import Planned, plan
-from reconciler.partitions.spark.planner import Problem as Pool
+from reconciler.partitions.spark.problems import Problem as Pool
 from reconciler.partitions.spark.summing import summed
 from reconciler.partitions.spark.tables import Collected
 from reconciler.partitions.spec import PartitionPlanSpec, Table

@@ -12,34 +12,23 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Reason, Rules, Share, Workers
+from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Reason, Share
 from reconciler.partitions.planning.planner import (
     CapExceeded,
     cap_exceeded,
     no_receivers,
     pinned_too_many,
     too_many,
-    zones_exceeded,
 )
-from reconciler.partitions.planning.zones import open_zones, zone_workers
-from reconciler.partitions.spark.frames import INT, LONG, among, kept, rows_of, small, total
+from reconciler.partitions.spark.frames import INT, LONG, among, kept, rows_of, small
 from reconciler.partitions.spark.groups import Group, Solution
 from reconciler.partitions.spark.items import item_key, roll_up
+from reconciler.partitions.spark.problems import Problem, Sums, sums_of
 from reconciler.partitions.spark.proving import Asked, prove
 from reconciler.partitions.spark.solve import solve
+from reconciler.partitions.spark.zones import groups_of
 
 _SHOWN = 5
-_ITEM = ("problem", "g", "key", "hash", "w", "f", "home", "pin", "zone")
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One table of workers, and the rules for its partitions."""
-
-    workers: Workers
-    rules: Rules
-    offset: int = 0
-    """Of its workers in the DataFrame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +58,17 @@ class Planned:
     """Of the rows, by worker and reason (`proving.Proof`)."""
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Of a problem, before anything is planned."""
-
-    subjects: int = 0
-    """What counts against the caps: of the partitions of a family, one."""
-    partitions: int = 0
-    hashes: int = 0
-    """Of all keys, xor."""
-    zoned: bool = False
-    zones: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Weight and subjects, by zone."""
-    pinned: dict[int, int] = field(default_factory=dict)
-
-
 def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
     """Plans partitions (`items.LEAF`)."""
     items = roll_up(partitions, _draining(problems), units=units)
     items = kept(items) if units else items
-    sums = _sums(items, problems)
+    sums = sums_of(items, problems)
     errors: dict[int, CapExceeded] = {}
     for number, problem in enumerate(problems):
         error = _no_room(items, number, problem, sums[number])
         if error is not None:
             errors[number] = error
-    grouped, members = _grouped(items, problems, sums, errors)
+    grouped, members = groups_of(items, problems, sums, errors)
     found: dict[int, Solution] = {}
     placed = []
     for wave in _waves(members, problems):
@@ -127,23 +101,7 @@ def _draining(problems: Sequence[Problem]) -> list[int]:
     return [problem.offset + rank for problem in problems for rank, active in enumerate(problem.workers.active) if not active]
 
 
-def _sums(items: DataFrame, problems: Sequence[Problem]) -> list[_Sums]:
-    found = [_Sums() for _ in problems]
-    partitions = F.sum("n" if "n" in items.columns else "f").alias("n")
-    sums_of = (total("w"), total("f"), partitions, F.bit_xor("hash").alias("hashes"))
-    for row in rows_of(items.groupBy("problem", "zone").agg(*sums_of)):
-        sums = found[row["problem"]]
-        sums.subjects += row["f"]
-        sums.partitions += row["n"]
-        sums.hashes ^= row["hashes"]
-        sums.zones[row["zone"]] = (row["w"], row["f"])
-        sums.zoned = sums.zoned or row["zone"] >= 0
-    for row in rows_of(items.filter(F.col("pin") >= 0).groupBy("problem", "pin").agg(total("f"))):
-        found[row["problem"]].pinned[row["pin"] - problems[row["problem"]].offset] = row["f"]
-    return found
-
-
-def _no_room(items: DataFrame, number: int, problem: Problem, sums: _Sums) -> CapExceeded | None:
+def _no_room(items: DataFrame, number: int, problem: Problem, sums: Sums) -> CapExceeded | None:
     """Before anything else: enough room at all, and for what is pinned."""
     workers = problem.workers
     for rank in sorted(sums.pinned):
@@ -152,108 +110,6 @@ def _no_room(items: DataFrame, number: int, problem: Problem, sums: _Sums) -> Ca
             keys = [row["key"].strip() for row in rows_of(mine.select("key").orderBy("key").limit(_SHOWN))]
             return pinned_too_many(workers, rank, sums.pinned[rank], keys)
     return too_many(sums.subjects, workers)
-
-
-def _grouped(
-    items: DataFrame, problems: Sequence[Problem], sums: list[_Sums], errors: dict[int, CapExceeded]
-) -> tuple[DataFrame, dict[int, tuple[int, tuple[int, ...]]]]:
-    """Items with their group, and of each group the problem and the workers; errors of soft zones are added."""
-    members: dict[int, tuple[int, tuple[int, ...]]] = {}
-    zoned: list[tuple[int, int, int]] = []
-    soft = []
-    for number, problem in enumerate(problems):
-        if number in errors:
-            continue
-        workers = problem.workers
-        everybody = tuple(range(len(workers)))
-        if problem.rules.zones == "ignore" or not sums[number].zoned:
-            zoned.append((number, -9, len(members)))
-            members[len(members)] = (number, everybody)
-            continue
-        soft += [number] if problem.rules.zones == "soft" else []
-        for zone in range(max(workers.zone) + 1):
-            zoned.append((number, zone, len(members)))
-            members[len(members)] = (number, tuple(k for k in everybody if workers.zone[k] == zone))
-    whole = {number for number, zone, _ in zoned if zone < 0}
-    numbers = sorted({number for number, _, _ in zoned})
-    spark = items.sparkSession
-    if not soft and len(members) == len(whole) == 1 and len(problems) == 1:
-        return items.withColumn("g", F.lit(0).cast("long")).select(*_ITEM), members
-    kinds = small(spark, {"problem": (INT, numbers), "whole": (INT, [int(number in whole) for number in numbers])})
-    by_zone = items.join(kinds, "problem").withColumn("by", F.when(F.col("whole") == 1, F.lit(-9)).otherwise(F.col("zone")))
-    if soft:
-        by_zone, full = _lent(by_zone, problems, sums, soft)
-        errors.update(full)
-        members = {group: of for group, of in members.items() if of[0] not in full}
-        zoned = [one for one in zoned if one[0] not in full]
-    table = small(
-        spark,
-        {
-            "problem": (INT, [number for number, _, _ in zoned]),
-            "by": (INT, [zone for _, zone, _ in zoned]),
-            "g": (LONG, [group for _, _, group in zoned]),
-        },
-    )
-    return kept(by_zone.join(table, ["problem", "by"]).select(*_ITEM)), members
-
-
-def _lent(
-    by_zone: DataFrame, problems: Sequence[Problem], sums: list[_Sums], soft: list[int]
-) -> tuple[DataFrame, dict[int, CapExceeded]]:
-    """Soft zones: they are planned as workers first, and where that puts an item is its group. And what fits into none."""
-    spark = by_zone.sparkSession
-    groups, zone_rows, home_rows = {}, [], []
-    offset = 0
-    for number in soft:
-        problem, workers = problems[number], problems[number].workers
-        zones = [tuple(k for k in range(len(workers)) if workers.zone[k] == zone) for zone in range(max(workers.zone) + 1)]
-        weight = [sums[number].zones.get(zone, (0, 0))[0] for zone in range(len(zones))]
-        subjects = [sums[number].zones.get(zone, (0, 0))[1] for zone in range(len(zones))]
-        whole = sum(weight for weight, _ in sums[number].zones.values())
-        large = zone_workers(workers, zones)
-        roomy = open_zones(large, zones, problem.rules, (weight, subjects, whole))
-        calm = Rules(problem.rules.trigger, problem.rules.target, fill=False)
-        groups[number] = Group(number, large, tuple(range(len(zones))), calm, offset)
-        zone_rows += [(number, zone, offset + zone, int(roomy[zone])) for zone in range(len(zones))]
-        home_rows += [(problem.offset + k, offset + workers.zone[k]) for k in range(len(workers))]
-        offset += len(zones)
-    of_zone = small(
-        spark,
-        {
-            "problem": (INT, [row[0] for row in zone_rows]),
-            "zone": (INT, [row[1] for row in zone_rows]),
-            "own": (INT, [row[2] for row in zone_rows]),
-            "roomy": (INT, [row[3] for row in zone_rows]),
-        },
-    )
-    of_home = small(spark, {"home": (INT, [row[0] for row in home_rows]), "here": (INT, [row[1] for row in home_rows])})
-    of_pin = small(spark, {"pin": (INT, [row[0] for row in home_rows]), "pinned": (INT, [row[1] for row in home_rows])})
-    mine = among(by_zone, "problem", soft)
-    joined = mine.join(of_zone, ["problem", "zone"]).join(of_home, "home", "left").join(of_pin, "pin", "left")
-    at_home = F.col("roomy") == 1
-    home = F.when(at_home, F.col("own")).otherwise(F.coalesce("here", "own")).cast("int")
-    pin = F.coalesce(F.col("pinned"), F.when(at_home, F.col("own")), F.lit(-1)).cast("int")
-    as_zones = joined.select(
-        F.col("problem").cast("long").alias("g"),
-        "key",
-        "hash",
-        "w",
-        "f",
-        home.alias("home"),
-        pin.alias("pin"),
-        F.lit(-1).cast("int").alias("zone"),
-    )
-    solved = solve(kept(as_zones), groups)
-    starts = small(spark, {"problem": (INT, soft), "start": (INT, [groups[number].offset for number in soft])})
-    lent = solved.rows.select(F.col("g").cast("int").alias("problem"), "key", "place").join(starts, "problem")
-    lent = lent.select("problem", "key", (F.col("place") - F.col("start")).cast("int").alias("lent"))
-    found = by_zone.join(lent, ["problem", "key"], "left")
-    full = {
-        number: zones_exceeded(solution.error, sums[number].subjects, problems[number].workers)
-        for number, solution in solved.groups.items()
-        if solution.error is not None
-    }
-    return found.withColumn("by", F.coalesce("lent", "by")).drop("lent"), full
 
 
 def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]) -> list[list[int]]:

@@ -54,7 +54,7 @@ def _by_the_driver(spark: SparkSession, tell: Tell) -> Iterator[None]:
     tracker, ended = spark.sparkContext.statusTracker(), threading.Event()
 
     def ask() -> None:
-        with suppress(Py4JError):  # the driver is gone, which whoever waits for a result hears as well
+        with suppress(Py4JError, OSError):  # the driver is gone, which whoever waits for a result hears as well
             while not ended.wait(_EVERY):
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
                 known = [stage for stage in stages if stage is not None]

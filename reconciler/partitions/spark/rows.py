@@ -21,7 +21,8 @@ from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, Rules
 from reconciler.partitions.planning.planner import BrokenPlan, Plan
 from reconciler.partitions.spark.families import told_by
 from reconciler.partitions.spark.items import LEAF
-from reconciler.partitions.spark.planner import Planned, Problem, plan
+from reconciler.partitions.spark.planner import Planned, plan
+from reconciler.partitions.spark.problems import Problem
 from reconciler.partitions.spark.summing import summed
 
 SLICE = 500_000

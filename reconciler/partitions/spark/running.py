@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -33,14 +32,15 @@ from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, open
 from reconciler.partitions.reading.workers import read_workers, with_fresh
 from reconciler.partitions.spark.checking import Earlier, check_partitions
 from reconciler.partitions.spark.colliding import refuse_collisions
+from reconciler.partitions.spark.ending import alive, answers, stop
 from reconciler.partitions.spark.frames import sent
-from reconciler.partitions.spark.planner import Problem
 from reconciler.partitions.spark.planner import plan as plan_rows
+from reconciler.partitions.spark.problems import Problem
 from reconciler.partitions.spark.progress import Tell, watched
 from reconciler.partitions.spark.rows import Gone, There
 from reconciler.partitions.spark.session import SparkOptions, explained, failed, not_started, open_session
 from reconciler.partitions.spark.summing import summed
-from reconciler.partitions.spark.tables import BROKEN, Source, java_error
+from reconciler.partitions.spark.tables import BROKEN, Source
 from reconciler.partitions.spec import Table
 
 Lap = Callable[[str, str], None]
@@ -54,18 +54,18 @@ def planned_by_spark(
     lap, tell = listening
     try:
         spark, ours = open_session(options)
-    except PySparkException as error:
+    except answers() as error:
         raise ReconcilerError(not_started(error, options)) from error
     lap("session", f"Spark {spark.version} is ready")
     try:
-        with watched(spark, tell):
+        with alive(options.conf), watched(spark, tell):
             yield _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
-    except (PySparkException, java_error()) as error:
+    except answers() as error:
         known = explained(error, plan.spec.partitions.format, spark)
         raise known or ReconcilerError(failed(error, options)) from error
     finally:
         if ours:
-            spark.stop()
+            stop(spark)
 
 
 def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:

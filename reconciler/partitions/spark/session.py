@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.partitions.spark.ending import MEMORY, ending_without_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 JAVA = 17
 CONNECT_PORT = 15002
 CONNECT_SECONDS = 10.0
+_IN_QUERY = "spark.sql.execution.arrow.localRelationThreshold"
+"""Smaller tables of this process are part of the query, and of every task that reads them, again and again; 48 MB, says Spark."""
 _JAVA_LINE = "Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _DELTA, _ICEBERG = "4.1.0", "1.11.0"
@@ -47,6 +50,10 @@ _PACKAGES = {
     ),
     "avro": ("org.apache.spark:spark-avro_2.13:{full}", ()),
 }
+_CORES = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]")
+_PARTS = 8
+"""Of a shuffle, for each core."""
+_JAVA_OPTIONS, _DEFAULT_OPTIONS = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
 _NO_CATALOG = re.compile(r"REQUIRES_SINGLE_PART_NAMESPACE.* got `([^`]+)`")
 _MISFIT = re.compile(
     r"NoSuchMethodError|IncompatibleClassChangeError|NoClassDefFoundError|AbstractMethodError"
@@ -106,15 +113,44 @@ def open_session(options: SparkOptions) -> tuple[SparkSession, bool]:
         need_java()
     builder = SparkSession.builder.appName("reconciler partitions plan")
     if remote is not None:
-        return _connected(builder.remote(remote), remote, options), True
+        with ending_without_memory():
+            return _connected(builder.remote(remote), remote, options), True
     if options.master or not _given_outside("spark.master"):
         builder = builder.master(options.master or "local[*]")
         if (options.master or "local").startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.config("spark.ui.enabled", "false") if not _given_outside("spark.ui.enabled") else builder
+            for name, value in for_one_machine(options).items():
+                builder = builder.config(name, value)
     if not _given_outside("spark.ui.showConsoleProgress"):  # Spark takes us for its shell, and would draw bars into logs
         builder = builder.config("spark.ui.showConsoleProgress", "false")
-    return _configured(builder, options).getOrCreate(), True
+    if not _given_outside(_IN_QUERY):
+        builder = builder.config(_IN_QUERY, "1MB")
+    with ending_without_memory():
+        return _configured(builder, options).getOrCreate(), True
+
+
+def for_one_machine(options: SparkOptions) -> dict[str, str]:
+    """What a Spark in one process, which plans and ends, does better with, unless somebody has set it.
+
+    A plan is some two hundred pieces of compiled code, and Spark remembers one hundred: it forgets what it needs next. And its
+    200 parts of every shuffle are for a cluster.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its JVM runs, and what it was told is not known here
+        return {}
+    cores = _CORES.fullmatch(options.master or "local[*]")
+    number = 1 if cores is None else os.cpu_count() or 1 if cores[1] == "*" else int(cores[1])
+    ours = {"spark.sql.codegen.cache.maxEntries": "2000", "spark.sql.shuffle.partitions": str(min(200, _PARTS * number))}
+    if not _has_collector(options):
+        ours[_JAVA_OPTIONS] = "-XX:+UseParallelGC"
+    return {name: value for name, value in ours.items() if name not in options.conf and not _given_outside(name)}
+
+
+def _has_collector(options: SparkOptions) -> bool:
+    """Whether Java may have been told how to collect garbage: it does not start when it is told twice."""
+    names = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+    said = [*(os.environ.get(name, "") for name in names), options.conf.get(_DEFAULT_OPTIONS, "")]
+    return any("GC" in words for words in said) or _given_outside(_DEFAULT_OPTIONS)
 
 
 def _connected(builder: SparkSession.Builder, remote: str, options: SparkOptions) -> SparkSession:
@@ -224,6 +260,8 @@ def explained(error: Exception, format_: str, session: SparkSession | None = Non
 def not_started(error: Exception, options: SparkOptions) -> str:
     """What to say where there is no session."""
     said = f"Spark did not start: {first_line(error)}"
+    if "INVALID_DRIVER_MEMORY" in said:
+        return f"{said} --conf {MEMORY}=1g gives it more"
     if not options.packages or "JAVA_GATEWAY_EXITED" not in said:
         return said
     return (

@@ -7,14 +7,12 @@ Invariant: a path means the same file to this process and to every executor, or 
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StringType, StructField, StructType
@@ -24,6 +22,7 @@ from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.reading.faults import Faults
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, csv_options, no_column, open_table, shown_name, there
 from reconciler.partitions.spark.conditions import fulfilled
+from reconciler.partitions.spark.ending import answers
 from reconciler.partitions.spark.frames import named
 from reconciler.partitions.spark.session import explained, is_local
 from reconciler.partitions.spec import Table
@@ -47,7 +46,7 @@ class Source:
         try:
             frame = self._read(name, table)
             columns = frame.columns  # a Connect server looks for the table only now
-        except (PySparkException, java_error()) as error:
+        except answers() as error:
             raise self._said(error, name, table) from error
         missing = [
             self.plan.problem("unknown-column", no_column(condition.column, columns), "spec", name, "where", at, "column")
@@ -155,13 +154,3 @@ class Collected(TableFiles):
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-
-
-def java_error() -> type[Exception]:
-    """What classic Spark raises for errors of the JVM that it does not know."""
-    found: type[Exception] = PySparkException
-    with contextlib.suppress(ImportError):  # a client of Connect may lack it
-        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - the same
-
-        found = Py4JJavaError
-    return found

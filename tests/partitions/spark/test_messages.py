@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import InvalidInput, UsageError
+from reconciler.errors import InvalidInput, ReconcilerError, UsageError
 from reconciler.partitions.plan_file import read_plan
-from reconciler.partitions.spark import session
+from reconciler.partitions.spark import ending, session
 from tests.support.partitions.files import PLAN
 
 
@@ -49,6 +49,42 @@ def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match=r"pip install 'jetstream-reconciler\[spark\]'"):
         session.need_pyspark()
+
+
+def test_a_heap_with_which_spark_does_not_start() -> None:
+    error = RuntimeError("calling None.X.\n: org.x.SparkIllegal: [INVALID_DRIVER_MEMORY] System memory 1 must be 2.")
+    said = session.not_started(error, session.SparkOptions())
+    assert said.endswith("System memory 1 must be 2. --conf spark.driver.memory=1g gives it more")
+
+
+@pytest.mark.parametrize("given", [None, "-Xss4m -XX:-ExitOnOutOfMemoryError"])
+def test_what_is_said_to_java_is_added_to(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "SPARK_SUBMIT_OPTS"
+    if given is None:
+        monkeypatch.delenv(name, raising=False)
+    else:
+        monkeypatch.setenv(name, given)
+    with ending.ending_without_memory():
+        said = os.environ[name]
+    assert said.startswith("-XX:+ExitOnOutOfMemoryError ")
+    assert said.endswith(given or ""), "what comes last wins"
+    assert os.environ.get(name) == given
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (3, r"used up its memory \(spark.driver.memory: 2g\) and has ended: give it more \(--conf spark.driver.memory="),
+        (-9, r"Spark has ended by itself \(killed by signal 9\)"),
+        (1, r"Spark has ended by itself \(exit 1\)"),
+    ],
+)
+def test_a_spark_that_has_ended(code: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import SparkContext  # noqa: PLC0415 - only where pyspark is
+
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=SimpleNamespace(wait=lambda _: code)))
+    with pytest.raises(ReconcilerError, match=said), ending.alive({"spark.driver.memory": "2g"}):
+        raise ConnectionRefusedError
 
 
 def test_a_format_that_the_session_does_not_know() -> None:
@@ -109,3 +145,42 @@ def test_a_path_of_this_machine_is_refused_where_executors_are_elsewhere(tmp_pat
     cluster: Any = SimpleNamespace(conf={"spark.master": "spark://host:7077"}, read=reader)
     with pytest.raises(InvalidInput, match=r"is a path of this machine.*--shared-filesystem"):
         Source(cluster, plan).open("partitions", plan.spec.partitions)
+
+
+TOLD = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+SHUFFLE, CODE, JAVA = "spark.sql.shuffle.partitions", "spark.sql.codegen.cache.maxEntries", "spark.driver.extraJavaOptions"
+
+
+@pytest.fixture
+def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has set anything for Spark or Java."""
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", *TOLD):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nothing_outside")
+@pytest.mark.parametrize(
+    ("master", "parts"),
+    [("local", 8), ("local[2]", 16), ("local[2, 4]", 16), (None, min(200, 8 * (os.cpu_count() or 1))), ("local[64]", 200)],
+)
+def test_a_spark_of_one_process_has_as_many_parts_as_its_cores_need(master: str | None, parts: int) -> None:
+    found = session.for_one_machine(session.SparkOptions(master=master))
+    assert found == {SHUFFLE: str(parts), CODE: "2000", JAVA: "-XX:+UseParallelGC"}
+
+
+@pytest.mark.usefixtures("nothing_outside")
+def test_what_is_set_for_a_spark_of_one_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = session.SparkOptions(master="local[2]", conf={SHUFFLE: "7", JAVA: "-Xss4m"})
+    assert session.for_one_machine(given) == {CODE: "2000"}
+    (tmp_path / "spark-defaults.conf").write_text(f"{SHUFFLE} 7\nspark.driver.defaultJavaOptions -XX:+UseZGC\n", encoding="utf-8")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert session.for_one_machine(session.SparkOptions(master="local[2]")) == {CODE: "2000"}
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert session.for_one_machine(session.SparkOptions(master="local[2]")) == {}
+
+
+@pytest.mark.usefixtures("nothing_outside")
+@pytest.mark.parametrize("where", TOLD)
+def test_a_java_that_was_given_a_collector_gets_no_second_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(where, "-XX:+UseSerialGC")
+    assert JAVA not in session.for_one_machine(session.SparkOptions(master="local[2]"))

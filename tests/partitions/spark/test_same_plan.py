@@ -37,7 +37,8 @@ def planned_here(pool: Pool) -> Plan:
 
 def planned(spark: SparkSession, pools: list[Pool], dice: np.random.Generator) -> tuple[list[Any], dict[tuple[int, str], Any]]:
     """What Spark makes of all of them in one plan."""
-    from reconciler.partitions.spark.planner import Problem, plan  # noqa: PLC0415 - only where pyspark is
+    from reconciler.partitions.spark.planner import plan  # noqa: PLC0415 - only where pyspark is
+    from reconciler.partitions.spark.problems import Problem  # noqa: PLC0415 - the same
 
     problems = [Problem(one.workers, one.rules, offset) for one, offset in zip(pools, offsets(pools), strict=True)]
     made = plan(leaves(spark, pools, dice), problems, units=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.hints import AuditLimits, AuditMode, Hint, HintListener, Hints
+from reconciler.jetstream.hints import FEW, AuditMode, Hint, HintListener, Hints, Limits
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.model.identity import Key
 from reconciler.plan.change import Author
@@ -85,12 +85,13 @@ async def heard_first(ears: Ears) -> None:
 
 
 @asynccontextmanager
-async def listening(
+async def listening(  # noqa: PLR0913 - the tests name them
     url: str,
     mode: AuditMode = AuditMode.AUTO,
     *,
     wants: Callable[[Key], bool] = lambda _: True,
-    limits: AuditLimits | None = None,
+    limits: Limits | None = None,
+    advised: Limits = FEW,
     once_it_listens: Callable[[], object] = lambda: None,
     **settings: str,
 ) -> AsyncIterator[Ears]:
@@ -99,13 +100,13 @@ async def listening(
     async with await Connection.start(made, OWN) as connection:
         ears = Ears(connection)
         told = HintListener(on_hint=ears.heard.append, on_lost=ears.lost.append, on_audit=ears.note_state, wants=wants)
-        ears.hints = Hints(connection, told, mode, limits)
+        ears.hints = Hints(connection, told, mode, limits, advised)
         await ears.hints.start()
         try:
             once_it_listens()
             await connection.wait_connected()
             await connection.flush()
-            await eventually(lambda: bool(ears.states))
+            await eventually(lambda: bool(ears.states) and ears.hints.advisories.state in {"on", "denied"})
             if ears.states[-1] == "on":
                 await heard_first(ears)
             yield ears

@@ -32,6 +32,7 @@ class Case:
     step: int = 0
     """The write at which it is stopped, counted from 1; 0: none."""
     fate: Verdict = Verdict.PASS
+    replicas: int = 1
 
     @property
     def name(self) -> str:
@@ -53,12 +54,13 @@ class Case:
 
     def documents(self, *, after: bool) -> Iterator[Json]:
         """The manifests before or after the change."""
+        several = {"replicas": self.replicas} if self.replicas > 1 else {}
         if self.kind == "move":
             first, second = ("a", "bc") if after else ("ab", "c")
-            yield stream(self.name, *self.subjects(first))
-            yield stream(f"{self.name}-2", *self.subjects(second))
+            yield stream(self.name, *self.subjects(first), **several)
+            yield stream(f"{self.name}-2", *self.subjects(second), **several)
             return
-        yield stream(self.name, self.subject("*"), retention=self.retention)
+        yield stream(self.name, self.subject("*"), retention=self.retention, **several)
         filters = self.wanted if after else self.subjects("a")
         spec = {"maxWaiting": 7} if after and self.kind == "recreate" else {}
         yield consumer(self.name, "c", *filters, allow="recreate", ackWait=ACK_WAIT, **spec)

@@ -9,7 +9,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from reconciler.engine import Applied, ApplyOptions, Outcome, Planned, Ports, SystemClock, apply_plan, make_plan
+from reconciler.engine import (
+    Applied,
+    ApplyOptions,
+    Lease,
+    LiveReader,
+    LiveWriter,
+    Observer,
+    Outcome,
+    Planned,
+    Ports,
+    SystemClock,
+    Throttle,
+    Writes,
+    apply_plan,
+    make_plan,
+)
+from reconciler.engine.judging import Given
+from reconciler.engine.procedures import Supervisor
+from reconciler.engine.writes import Order
 from reconciler.errors import LeaseLost
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
@@ -64,8 +82,11 @@ class Engine:
 
     connection: Connection
     ports: Ports
+    writer: LiveWriter
     watcher: Watcher
     lease: Right
+    answers: list[Callable[[str], None]] = field(default_factory=list)
+    """Told of each answer of the server: `ok`, or the code of the error."""
 
     async def plan(self, *resources: Declared, **rules: object) -> Planned:
         """What would be done for these manifests."""
@@ -80,6 +101,26 @@ class Engine:
         applied = await apply_plan(planned, self.ports, ApplyOptions(**{"timeout": 20.0, **options}))  # type: ignore[arg-type]
         saw_outcomes(applied.outcomes)
         return applied
+
+    def through(self, writer: LiveWriter) -> Ports:
+        """Its ports, with another writer."""
+        return ports_on(self.ports.reader, writer, self.lease, self.watcher)
+
+
+def ports_on(reader: LiveReader, writer: LiveWriter, lease: Lease, watcher: Observer) -> Ports:
+    """What an engine runs on."""
+    clock = SystemClock()
+    return Ports(reader, Writes(reader, writer, clock, Throttle(0, clock)), lease, clock, watcher)
+
+
+def order_of(ports: Ports) -> Order:
+    """An order that nothing stands behind but the lease."""
+    return Order(permit=ports.lease, judge=Given(ports.reader, {}), normal=plain)
+
+
+def supervisor_on(ports: Ports) -> Supervisor:
+    """Runs procedures, with nothing but the lease as a right."""
+    return Supervisor(ports, plain, lambda _: ports.lease)
 
 
 Start = Callable[..., Awaitable[Engine]]
@@ -99,9 +140,15 @@ async def engines() -> AsyncIterator[Start]:
             connection = await stack.enter_async_context(
                 await Connection.open(ConnectionSettings(servers=(server.url,), timeout=timeout))
             )
-            apis = DomainApis(connection)
+            listeners: list[Callable[[str], None]] = []
+
+            def answered(_operation: str, code: str, _seconds: float) -> None:
+                for listener in listeners:
+                    listener(code)
+
+            apis = DomainApis(connection, on_answer=answered)
             watcher, lease = Watcher(), Right()
-            ports = Ports(JetStreamReader(apis), JetStreamWriter(apis), lease, SystemClock(), watcher)
-            return Engine(connection, ports, watcher, lease)
+            ports = ports_on(JetStreamReader(apis), JetStreamWriter(apis), lease, watcher)
+            return Engine(connection, ports, JetStreamWriter(apis), watcher, lease, listeners)
 
         yield started

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from tests.support.account.lease import hold
 from tests.support.incidents.scenes import (
     ARCHIVE,
     SITES,
@@ -31,7 +32,7 @@ Seen = Callable[[str], Awaitable[None]]
 
 
 async def eventful(stage: Stage, seen: Seen) -> None:
-    """In the end a third daemon leads, and all that it can put in place is in place."""
+    """In the end a third daemon leads, behind a fence without a proof, and all that it can put in place is in place."""
     stage.commit(SITES.replace("[site.>]", "[site.>], retention: interest"), "sites.yaml")
     stage.commit(TWENTY, "workers.yaml")
     await plan_workers(stage, "w-a", "w-b")
@@ -62,7 +63,16 @@ async def eventful(stage: Stage, seen: Seen) -> None:
     await seen("reconciler_leader == 1")
     await second.stop()
     await stage.somebody.edit("ORDERS", "billing", max_ack_pending=7)
-    await stage.start(like=in_place_but_pools)
+    await _gone_without_a_word(stage)
+    await stage.start("--fence", "0s", like=in_place_but_pools)
+    await seen("reconciler_fence_unproven == 1")
+
+
+async def _gone_without_a_word(stage: Stage) -> None:
+    """A leader that nobody asks after: its lease runs out, and it did not say over which connection it changed anything."""
+    connection, _ = await hold(stage.server)
+    connection.cut()
+    await connection.close()
 
 
 async def _manifests(stage: Stage, seen: Seen) -> None:

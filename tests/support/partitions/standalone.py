@@ -120,9 +120,8 @@ class Member:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         first = children.read_text(encoding="ascii").split() if self._process.poll() is None else []
         for pid in first:
-            os.kill(int(pid), 9)  # `unshare` ends when it has buried it
-        if not first:
-            self._process.kill()
+            os.kill(int(pid), 9)  # all of a namespace ends with its first process
+        self._process.kill()
         self._process.wait(SECONDS)
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Self
 
 from tests.support.account.wire import eventually
@@ -25,6 +26,7 @@ _WRITE = re.compile(
 )
 _LEASE = "KV_reconciler-"
 _LONGEST_LINE = 1 << 20
+_NOT_NOW = b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}'
 
 
 class Verdict(Enum):
@@ -35,6 +37,8 @@ class Verdict(Enum):
     """It never reaches the server."""
     MUTE = "mute"
     """The server executes it; the client never hears of it."""
+    REFUSE = "refuse"
+    """It never reaches the server; the client hears that JetStream is not available just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Proxy:
     names: set[str] = field(default_factory=set)
     """What the clients call themselves."""
     _muted: dict[str, Request] = field(default_factory=dict)
+    _inboxes: dict[str, str] = field(default_factory=dict)
+    """The ids of subscriptions for answers, by the subject up to its last token."""
     _listener: asyncio.Server | None = None
     _pumps: set[asyncio.Task[None]] = field(default_factory=set)
     _clients: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -156,7 +162,8 @@ class Proxy:
             return
         self._clients.add(to_client)
         try:
-            ways = (self._pump(client, to_server, self._asked), self._pump(server, to_client, self._answered))
+            asked = partial(self._asked, to_client)
+            ways = (self._pump(client, to_server, asked), self._pump(server, to_client, self._answered))
             pumps = [asyncio.create_task(way) for way in ways]
             self._pumps.update(pumps)
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -172,9 +179,11 @@ class Proxy:
             to_server.close()
             to_client.close()
 
-    def _asked(self, parts: list[str]) -> bool:
+    def _asked(self, to_client: asyncio.StreamWriter, parts: list[str]) -> bool:
         if parts[0] == "CONNECT":
             self.names.add(json.loads(" ".join(parts[1:])).get("name", ""))
+        if parts[0] == "SUB":
+            self._inboxes[parts[1].rpartition(".")[0]] = parts[-1]
         if parts[0] not in ("PUB", "HPUB"):
             return True
         reply = parts[2] if len(parts) > (3 if parts[0] == "PUB" else 4) else ""
@@ -185,7 +194,10 @@ class Proxy:
             self.stuck.append(request)
         elif verdict is Verdict.MUTE:
             self._muted[request.reply] = request
-        return verdict is not Verdict.DROP
+        elif verdict is Verdict.REFUSE:
+            sid = self._inboxes[reply.rpartition(".")[0]]
+            to_client.write(f"MSG {reply} {sid} {len(_NOT_NOW)}\r\n".encode() + _NOT_NOW + b"\r\n")
+        return verdict not in {Verdict.DROP, Verdict.REFUSE}
 
     def _answered(self, parts: list[str]) -> bool:
         if parts[0] not in ("MSG", "HMSG") or parts[1] not in self._muted:

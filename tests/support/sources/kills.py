@@ -20,6 +20,8 @@ from tests.support.sources.rows import Lane
 from tests.support.sources.runs import PATIENCE, Batch, Outcome, changed, over
 
 _GLANCE = 0.05
+_IMPATIENT = {"NATS_TIMEOUT": "2s"}
+"""Whoever waits for an answer that never comes changes nothing else there meanwhile."""
 _RECOVERY = 240.0
 """Seconds for a migration that waits for a server of 2.14 to look for its source again, several times: each takes it 40 s."""
 
@@ -33,7 +35,7 @@ class Stops:
     writes: Counter[Lane] = field(default_factory=Counter)
 
     def __call__(self, request: Request) -> Verdict:
-        """Once a lane has been stopped, nothing of it gets through."""
+        """Once a lane has been stopped, nothing of it gets through; that is said, for silence would stop the others as well."""
         if not request.is_write:
             return Verdict.PASS
         lane = next((each for each in self.at if request.stream in (each.source, each.aggregate)), None)
@@ -42,7 +44,7 @@ class Stops:
         self.writes[lane] += 1
         if self.writes[lane] < self.at[lane]:
             return Verdict.PASS
-        return self.fate if self.writes[lane] == self.at[lane] else Verdict.DROP
+        return self.fate if self.writes[lane] == self.at[lane] else Verdict.REFUSE
 
     @property
     def stopped(self) -> set[Lane]:
@@ -60,7 +62,7 @@ async def killed_at(batch: Batch, server: Server, stops: Stops, *, rate: int) ->
     async with batch.loaded(rate):
         await asyncio.sleep(1)
         batch.declare(after=True)
-        async with Proxy(server.port, stops) as proxy, batch.running(proxy.url, ready=False) as second:
+        async with Proxy(server.port, stops) as proxy, batch.running(proxy.url, ready=False, **_IMPATIENT) as second:
             await second.listening()
             await _all_stopped(stops, second)
             await second.kill()

@@ -104,12 +104,12 @@ class Batch:
         return "\n".join(parts)
 
     @asynccontextmanager
-    async def running(self, url: str = "", *, ready: bool = True) -> AsyncIterator[Daemon]:
+    async def running(self, url: str = "", *, ready: bool = True, **environ: str) -> AsyncIterator[Daemon]:
         """A daemon for these manifests."""
         self.number += 1
         cli = replace(self.cli, url=url) if url else self.cli
         log = self.directory / f"log{self.number}"
-        async with daemon(cli, log, "-f", self.manifests, *FREELY, ready=ready) as running:
+        async with daemon(cli, log, "-f", self.manifests, *FREELY, ready=ready, **environ) as running:
             yield running
 
     async def flowing(self) -> None:

@@ -5,6 +5,10 @@ limits), through a durable `JS_SRC_*` that the server makes (from one with inter
 names. What a durable delivered is stored at once and acknowledged only at the next beat. What an entry had in its queue when
 it was taken away is stored a while after the answer.
 
+When the stream has got another leader, nothing is copied until that attaches every entry anew, a moment later, which sends each
+durable back to its ack floor. An entry that comes meanwhile is attached at once, and then again: what was stored through it in
+between is not known any more.
+
 Invariant: nothing is copied but by `pass_time`, and each entry copies at most its quota in one.
 """
 
@@ -26,6 +30,7 @@ LATE = BEAT // 2
 NEVER_HEARD = -1
 RETRIED = {True: 5 * BEAT, False: 40 * BEAT}
 """How long a stream waits for a durable that was not there, by whether the server is of 2.15."""
+ELECTED = BEAT
 _MADE = "JS_SRC_"
 
 
@@ -95,6 +100,15 @@ class Late:
 
 
 @dataclass
+class Election:
+    """A stream that has got another leader, which has not attached its entries yet."""
+
+    due: int
+    known: dict[tuple[str, int], int]
+    """How far it got under each identity when that was elected."""
+
+
+@dataclass
 class Sourcing:
     """All entries of all streams of a model server."""
 
@@ -106,6 +120,35 @@ class Sourcing:
     sources: dict[str, list[Source]] = field(default_factory=dict)
     late: dict[str, list[Late]] = field(default_factory=dict)
     beaten: int = 0
+    elections: dict[str, Election] = field(default_factory=dict)
+    electing: int = ELECTED
+    """How long a new leader takes to attach the entries."""
+    hasty: bool = True
+    """An entry that comes meanwhile is attached at once, and then again."""
+
+    # -- elections ---------------------------------------------------------------------------------------------------
+
+    def elect(self, name: str) -> None:
+        """A stream gets another leader."""
+        self.elections[name] = Election(self.server.now + self.electing, dict(self.server.streams[name].remembered))
+        for source in self.sources.get(name, []):
+            source.attached = False
+
+    def _elected(self) -> None:
+        for name, election in list(self.elections.items()):
+            if election.due > self.server.now:
+                continue
+            del self.elections[name]
+            if name not in self.server.streams:
+                continue
+            self.server.streams[name].remembered = election.known
+            for source in self.sources.get(name, []):
+                made = self.server.consumers.get((source.entry["name"], source.made)) if source.made else None
+                if made is None:
+                    self._attach(name, source)
+                else:
+                    made.rewind()
+                    source.attached = True
 
     # -- configuration -----------------------------------------------------------------------------------------------
 
@@ -120,7 +163,7 @@ class Sourcing:
         self.sources[name] = kept + [Source(entry, self.server.now) for key, entry in wanted.items() if key not in known]
         for source in self.sources[name]:
             source.entry = wanted[source.identity]
-            if source.identity not in known:
+            if source.identity not in known and (self.hasty or name not in self.elections):
                 self._attach(name, source)
 
     def deleted(self, name: str) -> None:
@@ -208,6 +251,7 @@ class Sourcing:
     def pass_time(self) -> None:
         """What happens by now: late copies arrive, deliveries are acknowledged, and messages flow."""
         self._store_late()
+        self._elected()
         if self.server.now - self.beaten >= BEAT:
             self.beaten = self.server.now
             self._acknowledge()
@@ -282,7 +326,7 @@ class Sourcing:
     def _retry(self, name: str, source: Source) -> None:
         """A durable, or an origin, that was not there may be there by now."""
         silent = self.server.now - max(source.since, source.heard)
-        if not self._alive(source) and silent >= RETRIED[self.server.level > 4]:
+        if name not in self.elections and not self._alive(source) and silent >= RETRIED[self.server.level > 4]:
             self._attach(name, source)
 
     # -- what INFO shows ---------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.errors import ApiError
+from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait
 from reconciler.procedures.requests import Fact, Read, Write
 from tests.support.world.server import ModelServer
@@ -49,7 +50,7 @@ def run(
     between: Callable[[], None] = lambda: None,
 ) -> Run:
     """Step the machine to its end; `between` is called before each step (workers, publishers)."""
-    done, failure = Run(), ""
+    machine, done, failure = Looking(machine), Run(), ""
     memory: Any = None
     facts: dict[Read, Fact] = {}
     while done.steps < MAX_STEPS:

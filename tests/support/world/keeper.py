@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 
@@ -19,6 +18,7 @@ from reconciler.model.live import Live, LiveConsumer, LiveStream, Server
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import NO_MEMORY, Action, Change, Memory, Plan, Rules
 from reconciler.plan.plan import plan as plan_of
+from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait
 from reconciler.procedures.requests import (
     Absent,
@@ -63,10 +63,14 @@ def live_of(server: ModelServer, facts: Mapping[Read, Fact] | None = None) -> Li
     consumers: dict[Key, dict[str, LiveConsumer]] = {}
     for name in server.streams:
         info = server.read(StreamInfo(Key("Stream", name)))
+        if isinstance(info, Absent):
+            continue  # its leader lags
         assert isinstance(info, dict)
         streams[Key("Stream", name)] = LiveStream.seen(orjson.loads(orjson.dumps(info)))
     for stream, name in server.consumers:
         info = server.read(ConsumerInfo(Key("Consumer", name, stream)))
+        if isinstance(info, Absent):
+            continue
         assert isinstance(info, dict)
         seen = LiveConsumer.seen(orjson.loads(orjson.dumps(info)))
         consumers.setdefault(Key("Stream", stream), {})[name] = seen
@@ -121,6 +125,10 @@ class Keeper:
     refused: list[Write] = field(default_factory=list)
     hook: Callable[[int], None] = lambda _: None
     """Called before every step."""
+    memory: Memory = NO_MEMORY
+    """What it had seen before."""
+    written_at: list[int] = field(default_factory=list)
+    """The step of each write."""
 
     @property
     def server(self) -> ModelServer:
@@ -130,7 +138,7 @@ class Keeper:
     def bring(self, wanted: Desired) -> Plan:
         """Pass after pass until there is nothing more to do, or nothing that can be done; the last plan."""
         for _ in range(MAX_PASSES):
-            found = planned(wanted, self.server, self.rules)
+            found = planned(wanted, self.server, self.rules, self.memory)
             if not [change for change in found.changes if change.action is not Action.BLOCKED]:
                 return found
             try:
@@ -142,7 +150,7 @@ class Keeper:
 
     def attempt(self, wanted: Desired) -> Plan:
         """One pass; what it had planned."""
-        found = planned(wanted, self.server, self.rules)
+        found = planned(wanted, self.server, self.rules, self.memory)
         self.apply(found)
         return found
 
@@ -152,17 +160,19 @@ class Keeper:
         for change in plan.changes:
             if change.action is Action.BLOCKED:
                 continue
-            good = self._run(change.machine) if change.machine else all(map(self._send_one, _requests(change)))
+            good = self.run(change.machine) if change.machine else all(map(self._send_one, _requests(change)))
             if not good:
                 return
 
-    def _run(self, machine: Procedure) -> bool:
-        memory: Any = None
+    def run(self, machine: Procedure) -> bool:
+        """One procedure; whether it came to a good end."""
+        looking, memory = Looking(machine), None
         facts: dict[Read, Fact] = {}
         failure = ""
         for _ in range(MAX_STEPS):
+            since = self.server.now
             self._step()
-            step = machine.step(Observation(self.server.now, facts, failure), memory)
+            step = looking.step(Observation(self.server.now, facts, failure), memory)
             facts, failure = {}, ""
             self.trail[-1] = getattr(step, "title", "")
             if isinstance(step, Done):
@@ -174,8 +184,8 @@ class Keeper:
             if isinstance(step, Ask):
                 facts = {read: self.server.read(read) for read in step.reads}
             elif isinstance(step, Wait):
-                assert step.until > self.server.now, "waiting for the past"
-                self.server.now = step.until
+                assert step.until > since, "waiting for the past"
+                self.server.now = max(self.server.now, step.until)
             elif isinstance(step, Do):
                 assert self._may_be_touched(machine, step.write), f"{machine} does not say that it touches {step.write}"
                 self.final = self.final or step.final
@@ -194,7 +204,11 @@ class Keeper:
 
     def _send_one(self, write: Write) -> bool:
         self._step()
-        failure = self._send(write)
+        try:
+            failure = self._send(write)
+        except NoAnswer as unheard:
+            failure = str(unheard)
+            self.server.now += 10**9
         if failure:
             self.ends.append(failure)
         return not failure
@@ -202,6 +216,7 @@ class Keeper:
     def _send(self, write: Write) -> str:
         number = len(self.writes)
         self.writes.append(write)
+        self.written_at.append(self.steps - 1)
         failure = ""
         if number != self.crash.write or self.crash.executed:
             self.server.now += 10**6

@@ -39,6 +39,14 @@ class KeptWorld(SourceWorld):
             origin = next(one for one in self.server.streams.values() if matches(subject, tuple(one.subjects)))
             self.published.append(origin.id_of(seq))
 
+    def wrong(self, _: Keeper) -> str:
+        """What is not as it has to be once all is quiet; empty for nothing."""
+        self.settle()
+        counts = {"lost": self.missing(), "twice": self.duplicates(), "stuck": self.stuck()}
+        paused = [name for (_, name), one in self.server.consumers.items() if self.server.paused(one)]
+        found = [f"{len(which)} {word}" for word, which in counts.items() if which] + [f"{name} is paused" for name in paused]
+        return ", ".join(found)
+
     def in_order(self) -> bool:
         """Whether what was copied of each origin through one entry came in the order in which it was published."""
         stream = self.server.streams["A"]

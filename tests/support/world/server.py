@@ -7,6 +7,9 @@ except what the test does (publish, deliver, acknowledge, let time pass).
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import enum
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +23,7 @@ from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import (
     Absent,
+    ConsumerInfo,
     CreateConsumer,
     CreateStream,
     DeleteConsumer,
@@ -46,6 +50,16 @@ IMMUTABLE = ("deliver_policy", "opt_start_seq", "opt_start_time", "ack_policy", 
 DEFAULTS = {"deliver_policy": "all", "ack_policy": "none", "replay_policy": "instant", "max_waiting": 512}
 
 
+class Fate(enum.Enum):
+    """What becomes of a write."""
+
+    ANSWERED = "answered"
+    UNHEARD = "unheard"
+    """It is executed, and the answer is lost."""
+    LATE = "late"
+    """Nobody answers; it is executed when `land` is called."""
+
+
 def error(err_code: int, text: str) -> ApiError:
     """The answer of a server that refuses."""
     return ApiError(400, err_code, text)
@@ -60,13 +74,51 @@ class ModelServer:
         self.streams: dict[str, Stream] = {}
         self.consumers: dict[tuple[str, str], Consumer] = {}
         self.sourcing = Sourcing(self)
+        self.leaders: Counter[str] | None = None
+        """How often each stream, and each consumer, has got another leader; None: there is only one server."""
+        self.elected: dict[str, int] = {}
+        """When each got the leader that it has, unless it is the first."""
         self.veto: Callable[[Write], None] = lambda _: None
         """Called before every write; raises to refuse it."""
+        self.fate: Callable[[Write], Fate] = lambda _: Fate.ANSWERED
+        """Asked before every write."""
+        self.late: list[Write] = []
+        """What is on its way and was given up by who sent it."""
+        self.past: list[ModelServer] = []
+        """As it was at some moments of late, the last one first."""
+        self.behind: dict[Key, int] = {}
+        """By how many of those moments the leader of a stream or a consumer lags: what it shows is that old, but for the time."""
 
     def advance(self, seconds: float) -> None:
         """Let time pass: streams copy from each other."""
         self.now += int(seconds * 10**9)
         self.sourcing.pass_time()
+
+    def elect(self, stream: str, consumer: str = "") -> None:
+        """Another leader for a stream, or for one of its consumers."""
+        assert self.leaders is not None, "there is only one server"
+        self.leaders[f"{stream} {consumer}"] += 1
+        self.elected[f"{stream} {consumer}"] = self.now
+        if not consumer:
+            self.sourcing.elect(stream)
+        elif (stream, consumer) in self.consumers:
+            seen = self.consumers[stream, consumer]
+            seen.cursor = min(seen.cursor, seen.delivered + 1)  # what was passed without being delivered is passed again
+
+    def land(self) -> None:
+        """What was on its way arrives; nobody hears what becomes of it."""
+        late, self.late = self.late, []
+        for write in late:
+            with contextlib.suppress(ApiError, NoAnswer):
+                self._execute(write)
+
+    def _cluster(self, stream: str, consumer: str = "") -> dict[str, Any]:
+        if self.leaders is None:
+            return {}
+        place = f"{stream} {consumer}"
+        born = self.consumers[stream, consumer].born if consumer else self.streams[stream].born
+        led = {"leader": f"n{self.leaders[place]}", "leader_since": shown_time(max(born, self.elected.get(place, 0)))}
+        return {"cluster": {"name": "C", **led, "replicas": [{"name": "another", "current": True}]}}
 
     # -- what the tests do -------------------------------------------------------------------------------------------
 
@@ -133,10 +185,27 @@ class ModelServer:
 
     def read(self, read: Read) -> Fact:
         """The answer to one read."""
+        place = read.consumer if isinstance(read, ConsumerInfo) else read.stream
+        behind = self.behind.get(place, 0)
+        return self._as_before(behind).read(read) if behind and self.past else self._read(read)
+
+    def remember(self) -> None:
+        """What leaders that lag will show."""
+        past, self.past = self.past, []
+        self.past = [copy.deepcopy(self), *past]
+
+    def _as_before(self, moments: int) -> ModelServer:
+        earlier = self.past[min(moments, len(self.past)) - 1]
+        earlier.now = self.now
+        return earlier
+
+    def _read(self, read: Read) -> Fact:
         if isinstance(read, StreamInfo):
             stream = self.streams.get(read.stream.stream_name)
             return self._stream_info(stream, read.subjects) if stream else Absent()
         if isinstance(read, NextMessage):
+            if read.stream.stream_name not in self.streams:
+                return Absent()
             found = self.streams[read.stream.stream_name].messages
             match = min((s for s, (text, _) in found.items() if s >= read.seq and subjects.covers(read.subject, text)), default=0)
             return Message(match, shown_time(found[match][1])) if match else Absent()
@@ -151,7 +220,7 @@ class ModelServer:
         state |= {"bytes": 100 * count, "first_ts": shown_time(first)}
         if counted:
             state["subjects"] = dict(Counter(text for text, _ in stream.messages.values() if subjects.covers(counted, text)))
-        info = {"config": stream.config, "state": state, "ts": shown_time(self.now)}
+        info = {"config": stream.config, "state": state, "ts": shown_time(self.now), **self._cluster(stream.config["name"])}
         info["created"] = shown_time(stream.born)
         return info | ({"sources": shown} if (shown := self.sourcing.shown(stream.config["name"])) else {})
 
@@ -171,6 +240,7 @@ class ModelServer:
             "num_ack_pending": len(consumer.pending),
             "num_pending": sum(matches(stream.messages[seq][0], filters) for seq in ahead),
             "ts": shown_time(self.now),
+            **self._cluster(key[0], name),
         }
         bound = self.sourcing.bound(Key("Consumer", name, key[0]))
         return info | ({"paused": True} if self.paused(consumer) else {}) | ({"push_bound": True} if bound else {})
@@ -178,8 +248,19 @@ class ModelServer:
     # -- what a procedure writes -------------------------------------------------------------------------------------
 
     def write(self, write: Write) -> None:
-        """Execute one request, or raise ApiError."""
+        """Execute one request, or raise ApiError; NoAnswer where nobody tells."""
         self.veto(write)
+        fate = self.fate(write)
+        if fate is Fate.LATE:
+            self.late.append(write)
+            msg = "lost on the way"
+            raise NoAnswer(msg)
+        self._execute(write)
+        if fate is Fate.UNHEARD:
+            msg = "the answer is lost"
+            raise NoAnswer(msg)
+
+    def _execute(self, write: Write) -> None:
         match write:
             case CreateStream(key, config) | UpdateStream(key, config):
                 self._put_stream(key.stream_name, orjson.loads(config), new=isinstance(write, CreateStream))

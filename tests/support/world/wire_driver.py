@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import Key
+from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Done, Observation, Procedure, Wait
 from reconciler.procedures.requests import (
     Absent,
@@ -46,7 +47,7 @@ async def nothing() -> None:
 
 async def run(machine: Procedure, wire: Wire, crash: Crash = NO_CRASH, between: Callable[[], Awaitable[None]] = nothing) -> Run:
     """Step the machine to its end; a crash at a write forgets everything before, or just after, it."""
-    done, memory, failure = Run(), None, ""
+    machine, done, memory, failure = Looking(machine), Run(), None, ""
     facts: dict[Read, Fact] = {}
     while done.steps < MAX_STEPS:
         await between()

@@ -1,0 +1,52 @@
+"""What a process writes with: the lease, the fence before each of its terms, and the connection that its changes go over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from reconciler.cli.terminal import Terminal
+from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.fence import PATIENCE, Fence, FenceNews, FenceState
+from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.term import Term
+from reconciler.jetstream.writer import JetStreamWriter
+from reconciler.model.desired import Desired
+from reconciler.model.sourcing import durables_read
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """The right to write, and what writes."""
+
+    lease: KvLease
+    writer: JetStreamWriter
+
+
+def pen(  # noqa: PLR0913 - all that tells one process from another
+    apis: DomainApis,
+    owner: str,
+    holder: Holder,
+    *,
+    patience: float = PATIENCE,
+    domains: Callable[[], Collection[str]] = tuple,
+    tell: Callable[[FenceNews], None] = lambda _: None,
+) -> Pen:
+    """For one process; `domains` are those it writes to beside its own, `tell` hears of each fence."""
+    term = Term(apis.connection)
+    fence = Fence(term, apis, patience=patience, domains=domains, tell=tell)
+    return Pen(KvLease(apis(""), owner, holder, fence=fence), JetStreamWriter(apis, apis.through(term)))
+
+
+def domains_of(desired: Desired) -> Collection[str]:
+    """Where something is declared, or kept for what is."""
+    return {key.domain for key in (*desired.resources, *durables_read(desired))}
+
+
+def tell_fence(terminal: Terminal, news: FenceNews) -> None:
+    """To a person at a command."""
+    match news.state:
+        case FenceState.WAITING:
+            terminal.say(f"waiting {news.why}")
+        case FenceState.UNPROVEN:
+            terminal.warn(f"a change may still land late: {news.why}")

@@ -1,0 +1,87 @@
+"""The right to write: the lease, the term it was held in since this was looked at, and what is wanted of these keys.
+
+Invariant: what the manifests say of other keys takes no right away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+
+from reconciler.engine.ports import Lease
+from reconciler.engine.state import State
+from reconciler.engine.writes import PermitOf
+from reconciler.errors import LeaseLost, NotSent, Refused
+from reconciler.model.common import Intent
+from reconciler.model.desired import Desired
+from reconciler.model.identity import Key
+
+_LIVE_KEY = attrgetter("live_key")
+
+Wanted = Mapping[Key, tuple[str, Intent] | None]
+"""What is declared under a key; None: nothing."""
+
+
+class Right:
+    """The lease, on a connection that leads where it should, as long as the process is not to end.
+
+    The request in flight is then the last one; who waits for a connection goes on when everything was looked at on it.
+    """
+
+    def __init__(self, state: State, check: Callable[[], None]) -> None:
+        self._state = state
+        self._check = check
+
+    def check(self) -> None:
+        """Raises LeaseLost when nothing may be written any more, NotSent when nothing may be written yet."""
+        if self._state.stopping:
+            msg = "the process is ending"
+            raise LeaseLost(msg)
+        self._check()
+        if not self._state.trusted:
+            msg = "not looked at everything on this connection yet"
+            raise NotSent(msg)
+
+
+@dataclass(slots=True, eq=False)
+class OfTerm:
+    """The right to some keys: what was seen before this process came to lead, or led before, is nothing to act on.
+
+    Made for each write, and not frozen, which would cost a microsecond.
+    """
+
+    lease: Lease
+    state: State
+    term: int
+    """The one in which it was looked at."""
+    desired: Desired
+    """What was wanted then."""
+    keys: tuple[Key, ...]
+    """Live keys."""
+
+    def check(self) -> None:
+        """Raises what `Right` raises, LeaseLost when others may have written since, Refused when something else is wanted."""
+        if self.state.term != self.term:
+            msg = "the lease was not held all the time since this was looked at"
+            raise LeaseLost(msg)
+        self.lease.check()
+        now = self.state.desired
+        if now is not self.desired and wanted_of(now, self.keys) != wanted_of(self.desired, self.keys):
+            raise Refused(("something else is wanted by now; it is planned again",))
+
+
+def permits(lease: Lease, state: State, term: int, desired: Desired) -> PermitOf:
+    """Rights to what a plan for these manifests is about."""
+    return lambda keys: OfTerm(lease, state, term, desired, tuple(map(_LIVE_KEY, keys)))
+
+
+def wanted_of(desired: Desired, keys: Iterable[Key]) -> Wanted:
+    """What the manifests want these live keys to be."""
+    return dict(_wanted(desired, keys))
+
+
+def _wanted(desired: Desired, keys: Iterable[Key]) -> Iterator[tuple[Key, tuple[str, Intent] | None]]:
+    for key in keys:
+        declared = desired.resources.get(key) or desired.resources.get(key.resource_key)
+        yield key, (declared.digest, declared.intent) if declared is not None else None
