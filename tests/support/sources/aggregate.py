@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.support.account.wire import Wire
+from tests.support.account.wire import Json, Wire
 from tests.support.server.plain_socket import Frame, PlainSocket
 from tests.support.sources.load import Sent
 
@@ -119,8 +119,23 @@ async def stuck(wire: Wire, source: str, seconds: float = 10.0) -> int:
 
 async def due(wire: Wire, source: str) -> int:
     """Messages that some consumer is to be given, or has not acknowledged."""
-    consumers = (await wire.expect(f"CONSUMER.LIST.{source}"))["consumers"] or []
-    return sum(each["num_pending"] + each["num_ack_pending"] for each in consumers)
+    return sum(each["num_pending"] + each["num_ack_pending"] for each in await _consumers(wire, source))
+
+
+async def readers(wire: Wire, source: str) -> str:
+    """Who could have read what is left, and where each stands: for whoever has to find out why it is."""
+    state = (await wire.stream_info(source))["state"]
+    there = (
+        f"{one['name']} ({one['config'].get('ack_policy')}, {'bound' if one.get('push_bound') else 'unbound'}) "
+        f"acknowledged {one['ack_floor']['stream_seq']}, {one['num_ack_pending']} not, {one['num_pending']} to come"
+        for one in await _consumers(wire, source)
+    )
+    return f"{state['first_seq']} to {state['last_seq']} left: {'; '.join(there) or 'nobody reads it'}"
+
+
+async def _consumers(wire: Wire, source: str) -> list[Json]:
+    found: list[Json] = (await wire.expect(f"CONSUMER.LIST.{source}"))["consumers"] or []
+    return found
 
 
 def _read(url: str, stream: str, api: str) -> list[Held]:

@@ -185,8 +185,9 @@ class Batch:
             left = await aggregate.stuck(self.places[domain].wire, lane.source, ARRIVAL)
             if left and killed and not await aggregate.due(self.places[domain].wire, lane.source):
                 revived += left
-            else:
+            elif left:
                 stuck += left
+                self.trouble.setdefault(lane, await aggregate.readers(self.places[domain].wire, lane.source))
         config = (await home.wire.stream_info(lane.aggregate))["config"]
         assert not config.get("duplicate_window"), "the aggregate would hide what arrives twice"
         slowest = min(each.rate for each in sent)
