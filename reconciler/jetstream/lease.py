@@ -320,11 +320,13 @@ class KvLease:
         state = await self._state()
         if state.last == 0 and self._last is None and not await self._was_led():
             return _Vacancy(0.0, (), state.last)
-        links = dict.fromkeys((*(self._last.links if self._last else ()), *(recorded(state.config) or ())))
+        links = recorded(state.config)
+        if self._last is not None:  # who names none does not know them, whatever was noted
+            links = tuple(dict.fromkeys((*self._last.links, *(links or ())))) if self._last.links else None
         after = self._alone_after(state) - state.still
         last = f", last held by {self._last}," if self._last else ""
         why = f"the write lease of {self.owner}{last} is gone without a release: nobody may take it for {after:.1f} seconds"
-        return _Vacancy(after, tuple(links) or None, state.last, why)
+        return _Vacancy(after, links, state.last, why)
 
     def _alone_after(self, state: BucketState) -> float:
         """How many seconds after the last write of all nobody can hold the lease any more."""
