@@ -381,6 +381,20 @@ async def test_who_does_not_know_what_became_of_a_change_does_not_end_cleanly(se
         await second.ours.lease.release()
 
 
+async def test_a_note_without_an_answer_is_waited_for_like_a_change(server: Server) -> None:
+    """It could overwrite that of the next term."""
+    async with Proxy(server.port) as proxy, one(proxy.url, timeout=1.0) as first, one(server.url) as second:
+        async with first.ours.lease.take() as lease:
+            assert lease._fence is not None
+            names = lease._fence.term.names
+            proxy.rule = lambda request: Verdict.MUTE if request.subject == NOTED else Verdict.PASS
+            assert "did not take a write" in await lease._fence._record(lease._bucket, names, within=0.5)
+            assert lease._fence.term.names == names
+        await second.ours.lease.acquire()
+        assert second.said == ["waiting", "proven"]
+        await second.ours.lease.release()
+
+
 async def test_a_server_that_starts_again_gets_another_connection_for_changes(server: Server, wire: Wire) -> None:
     await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
     async with one(server.url) as only, only.ours.lease.take() as lease:
