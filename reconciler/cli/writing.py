@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from reconciler.cli.terminal import Terminal
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import PATIENCE, Fence, FenceNews, FenceState
-from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.lease import Holder, KvLease, bucket_name
 from reconciler.jetstream.term import Term
+from reconciler.jetstream.traces import traces_of
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
+from reconciler.model.identity import Key
 from reconciler.model.sourcing import durables_read
 
 
@@ -35,7 +37,9 @@ def pen(  # noqa: PLR0913 - all that tells one process from another
     """For one process; `domains` are those it writes to beside its own, `tell` hears of each fence."""
     term = Term(apis.connection)
     fence = Fence(term, apis, patience=patience, domains=domains, tell=tell)
-    return Pen(KvLease(apis(""), owner, holder, fence=fence), JetStreamWriter(apis, apis.through(term)))
+    bucket = Key("KeyValue", bucket_name(owner)).stream_name
+    lease = KvLease(apis(""), owner, holder, fence=fence, traces=traces_of(owner, apis, domains, beside=bucket))
+    return Pen(lease, JetStreamWriter(apis, apis.through(term)))
 
 
 def domains_of(desired: Desired) -> Collection[str]:

@@ -29,7 +29,7 @@ from reconciler.errors import ApiError, NatsError, NoAnswer, NotSent
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.kv import KeyValueBucket
 from reconciler.jetstream.link import Link
-from reconciler.jetstream.term import Announce, LinkName, Term
+from reconciler.jetstream.term import Announce, Aside, LinkName, Term
 
 PATIENCE = 30.0
 """Seconds to wait by default for a proof."""
@@ -91,6 +91,7 @@ class Fence:
     ) -> None:
         self.term = term
         self._apis = apis
+        self._aside = apis.through(Aside(term))("")
         self._patience = patience
         self._domains = domains
         self._tell = tell
@@ -240,14 +241,17 @@ class Fence:
     async def _record(
         self, bucket: KeyValueBucket, links: Collection[LinkName], patience: float = 0.0, within: float = _WRITE
     ) -> str:
-        """Writes down links where they outlast us, behind all writes that wait; why that did not work."""
+        """Writes down links where they outlast us, behind all writes that wait; why that did not work.
+
+        Over the newest of them: when it is proven to be gone, no note of this term overwrites that of the next.
+        """
         text = orjson.dumps(links).decode()
 
         async def noted() -> None:
             if not self._held():
                 msg = "the lease is no longer ours"
                 raise NotSent(msg)
-            await bucket.note(_MARK, text, within)
+            await bucket.note(_MARK, text, self._aside, within)
 
         return await self._written(noted, "JetStream", patience)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -16,9 +16,10 @@ from reconciler.jetstream.api import JetStreamApi, raise_for_error
 from reconciler.model.api import JETSTREAM_API
 from reconciler.model.buckets import KeyValueSpec, compile_key_value
 from reconciler.model.identity import Key
-from reconciler.model.units import SECOND
+from reconciler.model.units import SECOND, parse_time
 
 _EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
+_EXPECTED_LAST = "Nats-Expected-Last-Sequence"
 _OPERATION = "KV-Operation"
 _DELETED = "DEL"
 _WRONG_REVISION = 10071
@@ -38,6 +39,32 @@ class Entry:
     deleted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """A bucket as a whole, by its server."""
+
+    config: dict[str, Any]
+    """Of the stream behind it."""
+    kept_by: str
+    """The server that leads that stream."""
+    last: int
+    """The revision of the last write, also when nothing is left of it; 0: there was none."""
+    still: float
+    """Seconds since that write, or since the bucket was made: servers keep both when entries run out, are deleted or purged."""
+
+    @classmethod
+    def of(cls, info: dict[str, Any]) -> Self:
+        """Reads the answer to STREAM.INFO."""
+        state = info["state"]
+        since = max(parse_time(info["created"]), parse_time(state["last_ts"]) if state["last_seq"] else 0)
+        return cls(
+            config=info["config"],
+            kept_by=(info.get("cluster") or {}).get("leader", ""),
+            last=state["last_seq"],
+            still=(parse_time(info["ts"]) - since) / SECOND,
+        )
+
+
 class KeyValueBucket:
     """One bucket of JetStream's key-value store."""
 
@@ -47,51 +74,43 @@ class KeyValueBucket:
         self._api = api
         self._timeout = timeout
         self.kept_by = ""
-        """The server that leads the stream behind it, as of the last look."""
-        self.unused = True
-        """Nobody had ever written anything into it at the last look."""
+        """The server that led the stream behind it at the last look."""
         # Into another domain or account the writes travel through its API prefix, as in every NATS client.
         self._prefix = f"$KV.{bucket}" if api.prefix == JETSTREAM_API else f"{api.prefix}.$KV.{bucket}"
 
-    async def config(self) -> dict[str, Any] | None:
-        """The config of the stream behind the bucket; None when there is no such bucket."""
+    async def look(self) -> BucketState | None:
+        """The bucket as it is now; None when there is none."""
         try:
-            info = await self._api.stream_info(self.stream)
+            found = BucketState.of(await self._api.stream_info(self.stream))
         except ApiError as error:
             if error.absent:
                 return None
             raise
-        config: dict[str, Any] = info["config"]
-        self.kept_by = (info.get("cluster") or {}).get("leader", "")
-        self.unused = info["state"]["last_seq"] == 0
-        return config
+        self.kept_by = found.kept_by
+        return found
 
-    async def note(self, name: str, text: str, patience: float) -> None:
-        """Writes something into the metadata of the stream behind the bucket; raises NatsError."""
-        config = await self.config()
-        if config is None:
+    async def note(self, name: str, text: str, api: JetStreamApi, patience: float) -> None:
+        """Writes something into the metadata of the stream behind the bucket, the way of `api`; raises NatsError."""
+        found = await self.look()
+        if found is None:
             msg = f"the bucket {self.bucket} is gone"
             raise NotSent(msg)
-        changed = {**config, "metadata": {**(config.get("metadata") or {}), name: text}}
-        await self._api.call(f"STREAM.UPDATE.{self.stream}", changed, write=True, timeout=patience)
+        changed = {**found.config, "metadata": {**(found.config.get("metadata") or {}), name: text}}
+        await api.call(f"STREAM.UPDATE.{self.stream}", changed, write=True, timeout=patience)
 
-    async def create_bucket(self, max_age: float, description: str = "") -> dict[str, Any]:
+    async def create_bucket(self, max_age: float, description: str = "") -> None:
         """Creates the bucket, on three peers where a cluster has them; values vanish `max_age` seconds after their last write."""
         spec = KeyValueSpec(ttl=round(max_age * SECOND), description=description, storage="file", replicas=1)
         config = compile_key_value(self.bucket, spec)
         if self._api.connection.server.cluster:
             try:
-                reply = await self._api.create_stream(self.stream, {**config, "num_replicas": _CLUSTERED_REPLICAS})
+                await self._api.create_stream(self.stream, {**config, "num_replicas": _CLUSTERED_REPLICAS})
             except ApiError as error:
                 if error.err_code not in _REFUSES_REPLICAS:
                     raise
-                reply = await self._api.create_stream(self.stream, config)
+                await self._api.create_stream(self.stream, config)
         else:
-            reply = await self._api.create_stream(self.stream, config)
-        created: dict[str, Any] = reply["config"]
-        if not self._api.connection.server.cluster:
-            await self.config()  # who keeps it is in no other answer
-        return created
+            await self._api.create_stream(self.stream, config)
 
     async def get(self, key: str) -> Entry | None:
         """The newest entry of a key, tombstones included; None when there is none (any more)."""
@@ -115,9 +134,13 @@ class KeyValueBucket:
         """Writes a key that has no entry at all; returns its revision, or None when somebody was first."""
         return await self.update(key, value, 0)
 
-    async def update(self, key: str, value: bytes, revision: int) -> int | None:
-        """Replaces exactly that revision (a tombstone's too); returns the new one, or None when it is not the newest."""
-        return await self._put(key, value, {_EXPECTED_REVISION: str(revision)})
+    async def update(self, key: str, value: bytes, revision: int, last: int | None = None) -> int | None:
+        """Replaces exactly that revision (a tombstone's too); returns the new one, or None when it is not the newest.
+
+        With `last`, also None when that is not the revision of the last write of all, which outlasts its entry.
+        """
+        whole = {} if last is None else {_EXPECTED_LAST: str(last)}
+        return await self._put(key, value, {_EXPECTED_REVISION: str(revision), **whole})
 
     async def delete(self, key: str, revision: int, note: bytes = b"") -> bool:
         """Puts a tombstone in place of exactly that revision, with a note in it; False when it is not the newest."""

@@ -2,10 +2,14 @@
 
 A key in a bucket whose values vanish TTL seconds after their last write (a TTL per key would be lost at the first renewal, and
 a crashed holder would keep the lease for ever). Acquire = create, renew = update(revision), release = delete(revision): every
-one fenced, so nobody ever ends the lease of a successor.
+one fenced, so nobody ever ends the lease of a successor. A release names its holder, and what of it may be on its way: it is a
+statement of that holder. An entry that is gone otherwise (it ran out, or somebody deleted or purged it, its bucket, or lowered
+the TTL of that) says nothing, and is waited out: nothing was written for a whole TTL, as the server counts, which keeps the time
+of the last write when nothing is left of it.
 
 Invariant: the holder stops by its own clock, counted from BEFORE the request that renewed the lease was sent, and a margin
-before the server forgets it. Hence a successor never overlaps with a holder that still believes, not even one that was frozen.
+before anybody else may begin. Hence a successor never overlaps with a holder that still believes, not even one that was frozen,
+and whatever became of the entry: once it is gone, no renewal of it succeeds.
 What no lease can stop is the one request already on its way when a process freezes: behind the lease stands the fence
 (`jetstream.fence`), and who has one holds the lease only when it is passed. Of a holder that is cut off nothing is left on its
 way: when its time is over, it takes its connections with it.
@@ -14,6 +18,7 @@ way: when its time is over, it takes its connections with it.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import uuid
@@ -21,23 +26,25 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Self
 
 import orjson
 import structlog
 
-from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, Refused
+from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, NoResponders, NotSent, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import Clock, SystemClock
 from reconciler.jetstream.fence import Fence, parse_links, recorded
-from reconciler.jetstream.kv import Entry, KeyValueBucket
+from reconciler.jetstream.kv import BucketState, Entry, KeyValueBucket
 from reconciler.jetstream.term import LinkName
+from reconciler.jetstream.traces import Traces
 from reconciler.model.units import SECOND
 
 TTL = 10.0
+"""Seconds; a bucket may say less, and nobody believes for longer."""
 _KEY = "writer"
 _MARGIN = 0.2
-"""Of the TTL: how much earlier than the server a holder considers its lease over."""
+"""Of the TTL: how much earlier than all others a holder considers its lease over."""
 _RENEWALS = 3
 """Renewals per TTL."""
 _REQUESTS = 5
@@ -46,13 +53,8 @@ _LOOK = 40
 """Looks per TTL while waiting for another holder to go."""
 _PATIENCE = 1.2
 """TTLs to wait for another holder by default: one, and the moment the server needs to forget a crashed one."""
-_SETTLE = 20
-"""Part of the TTL to wait after a holder vanished without a release, for the request it may have had on its way."""
-_NOTICE = 0.5
-"""Of the TTL: how long a successor waits after somebody else ended the lease, so that a holder that lives after all notices."""
 _EVICTED = b"evicted"
-_UNSURE = b"unsure"
-"""What a holder says that does not know what became of a change of its."""
+"""What somebody says who ends the lease of another: nobody's release."""
 _NAME_IN_USE = 10058
 _RELEASE_ATTEMPTS = 2
 
@@ -76,6 +78,8 @@ class Holder:
     """The revision of those manifests."""
     at: str = field(default_factory=_now)
     """Since when, by its own clock."""
+    ttl: float = 0.0
+    """For how many seconds nobody else may begin after it has renewed; 0: a version before, which went by the bucket."""
     links: tuple[LinkName, ...] = ()
     """Over which connections its changes may be on their way."""
 
@@ -92,8 +96,9 @@ class Holder:
             document = None
         if not isinstance(document, dict):
             return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
-        links = parse_links(document.get("links") or []) or ()
-        return cls(**{name: document[name] for name in cls.__slots__ if name in document} | {"links": links})
+        links, ttl = parse_links(document.get("links") or []) or (), document.get("ttl")
+        ttl = ttl if isinstance(ttl, int | float) and ttl > 0 else 0.0
+        return cls(**{name: document[name] for name in cls.__slots__ if name in document} | {"links": links, "ttl": ttl})
 
     def __str__(self) -> str:
         source = f", manifests {self.source}" if self.source else ""
@@ -108,6 +113,20 @@ class LeaseState:
     lease_revision: int
     renewed: str
     """When the server stored the last renewal, RFC 3339."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Vacancy:
+    """Whether the lease may be taken."""
+
+    after: float
+    """In so many seconds."""
+    links: tuple[LinkName, ...] | None
+    """Over which connections the term before may have something on its way; None: nobody knows."""
+    last: int | None = None
+    """The revision of the last write of all: nothing may have been written since."""
+    why: str = ""
+    """Who holds it, or is gone without a release."""
 
 
 def bucket_name(owner: str) -> str:
@@ -131,17 +150,23 @@ class KvLease:
         ttl: float = TTL,
         clock: Clock | None = None,
         fence: Fence | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.owner = owner
         self.holder = holder or Holder()
-        self.ttl = ttl
+        self.ttl = self._longest = ttl
         self._bucket = KeyValueBucket(api, bucket_name(owner), timeout=ttl / _REQUESTS)
         self._connection = api.connection
         self._clock: Clock = clock or SystemClock()
         self._fence = fence
+        self._traces = traces
+        self._passed = False
+        """Nothing of the term before can land any more, as far as it was to be proven."""
+        self._led: bool | None = None
+        """Whether there is a trace of anybody who led before; None: nobody has looked for one."""
+        self._last: Holder | None = None
+        """Who was last seen to hold the lease, this process or another."""
         self._revision = 0
-        self._recorded: tuple[LinkName, ...] | None = None
-        """The links of the last term, as they were written down beside the entry when the bucket was looked at."""
         self._deadline = float("-inf")
         self._renewer: asyncio.Task[str] | None = None
 
@@ -163,32 +188,31 @@ class KvLease:
     async def acquire(self, wait: float | None = None) -> None:
         """Takes the lease, waiting at most `wait` seconds (default: one TTL) for another holder; raises LeaseHeld.
 
-        A released lease is taken at once; one whose holder vanished is taken when the server has forgotten it.
+        A released lease is taken at once; one that is gone otherwise, when nothing was written for one TTL.
         """
-        await self._prepare_bucket()
+        state = await self._prepare_bucket()
         await self._stop_renewing()
-        give_up = self._clock.monotonic() + (self.ttl * _PATIENCE if wait is None else wait)
-        other: Entry | None = None
+        give_up = self._clock.monotonic() + (self._alone_after(state) * _PATIENCE if wait is None else wait)
+        said = False
         while True:
-            started = self._clock.monotonic()
+            asked = self._clock.monotonic()
             entry = await self._bucket.get(_KEY)
-            if entry is None or self._takeable(entry):
-                before = self._before(entry, other)
-                if await self._enter(entry, before, started):
+            vacancy = await self._vacancy(entry)
+            if vacancy.after <= 0:
+                previous = self._last
+                if await self._enter(entry.revision if entry else 0, vacancy):
                     break
-            elif started >= give_up:
-                raise LeaseHeld((self._held_by(entry),))
-            else:
-                other = entry
+            elif asked >= give_up:
+                raise LeaseHeld((vacancy.why,))
+            elif vacancy.after < math.inf and not said:
+                log.warning("lease.vanished", owner=self.owner, why=vacancy.why)
+                said = True
             await self._clock.sleep(self.ttl / _LOOK)
         self._renewer = asyncio.get_running_loop().create_task(self._keep(), name=f"lease-{self.owner}")
-        if other is not None and entry is None:
-            log.warning("lease.taken_over", owner=self.owner, previous=str(Holder.decode(other.value)))
-            await self._clock.sleep(self.ttl / _SETTLE)
-        elif entry is not None and entry.value == _EVICTED:
-            await self._clock.sleep(self.ttl * _NOTICE)
+        if vacancy.last is not None and previous is not None:
+            log.warning("lease.taken_over", owner=self.owner, previous=str(previous))
         if self._fence is not None:
-            await self._pass(self._fence, before)
+            await self._pass(self._fence, vacancy.links)
 
     async def settled(self) -> bool:
         """Whether it is proven that nothing can land any more of what got no answer in this term."""
@@ -206,16 +230,20 @@ class KvLease:
         return str(state.holder) if state else ""
 
     async def release(self) -> None:
-        """Gives the lease back, so that the next one need not wait; never touches a successor's."""
+        """Gives the lease back, so that the next one need not wait; never touches a successor's.
+
+        Whoever is still at the fence and does not know what it waits for says nothing: its entry runs out.
+        """
         await self._stop_renewing()
-        note = b""
+        links = self.holder.links
         if self._fence is not None:
             await self._fence.end()
-            note = _UNSURE if self._fence.term.silent else b""
+            links = self._fence.term.left if self._passed else links
         revision, self._deadline = self._revision, float("-inf")
-        if not revision:
-            return
         self._revision = 0
+        if not revision or not (self._passed or links):
+            return
+        note = replace(self.holder, links=links).encode()
         try:
             for _ in range(_RELEASE_ATTEMPTS):
                 if await self._bucket.delete(_KEY, revision, note):
@@ -251,49 +279,75 @@ class KvLease:
     async def evict(self, state: LeaseState) -> bool:
         """Ends the lease that `show` returned, for a person who knows its holder is gone; False when it has moved on.
 
-        One that lives after all notices at its next renewal; a successor waits for that.
+        That is no release: should it live after all, it notices in time, for a successor waits for its TTL.
         """
         return await self._bucket.delete(_KEY, state.lease_revision, _EVICTED)
 
-    async def _prepare_bucket(self) -> None:
-        config = await self._bucket.config()
-        if config is None:
-            config = await self._made_bucket()
-        if not config.get("max_age"):
+    async def _prepare_bucket(self) -> BucketState:
+        self._led = None
+        if await self._bucket.look() is None:
+            await self._make_bucket()
+        return await self._state()
+
+    async def _make_bucket(self) -> None:
+        try:
+            await self._bucket.create_bucket(self.ttl, f"write lease of reconciler, owner {self.owner}")
+        except ApiError as error:
+            if error.err_code != _NAME_IN_USE:  # else somebody else has made it in the meantime
+                raise
+
+    async def _state(self) -> BucketState:
+        """The bucket; from now on we believe as long as it says, or shorter."""
+        state = await self._bucket.look()
+        if state is None:
+            msg = f"the bucket {self._bucket.bucket} is gone"
+            raise NotSent(msg)
+        if not state.config.get("max_age"):
             reason = f"lease bucket {self._bucket.bucket} has no TTL: a crashed holder would keep it for ever; set max age 10s"
             raise Refused((reason,))
-        self.ttl = config["max_age"] / SECOND
-        self._recorded = recorded(config)
+        self.ttl = min(self._longest, state.config["max_age"] / SECOND)
+        return state
 
-    async def _made_bucket(self) -> dict[str, Any]:
-        try:
-            return await self._bucket.create_bucket(self.ttl, f"write lease of reconciler, owner {self.owner}")
-        except ApiError as error:
-            config = await self._bucket.config() if error.err_code == _NAME_IN_USE else None
-            if config is None:
-                raise
-            return config  # somebody else has made it in the meantime, and noted something in it
+    async def _vacancy(self, entry: Entry | None) -> _Vacancy:
+        """When the lease may be taken."""
+        if entry is not None and not entry.deleted:
+            holder = Holder.decode(entry.value)
+            ours = self._is_ours(entry)
+            self._last = self._last if ours else holder
+            return _Vacancy(0.0 if ours else math.inf, holder.links or None, why=self._held_by(entry))
+        if entry is not None and (released := Holder.decode(entry.value)).holder:
+            return _Vacancy(0.0, released.links)
+        state = await self._state()
+        if state.last == 0 and self._last is None and not await self._was_led():
+            return _Vacancy(0.0, (), state.last)
+        links = recorded(state.config)
+        if self._last is not None:  # who names none does not know them, whatever was noted
+            links = tuple(dict.fromkeys((*self._last.links, *(links or ())))) if self._last.links else None
+        after = self._alone_after(state) - state.still
+        last = f", last held by {self._last}," if self._last else ""
+        why = f"the write lease of {self.owner}{last} is gone without a release: nobody may take it for {after:.1f} seconds"
+        return _Vacancy(after, links, state.last, why)
 
-    def _before(self, entry: Entry | None, other: Entry | None) -> tuple[LinkName, ...] | None:
-        """The links over which the term before may have something on its way; None: nobody knows them.
+    def _alone_after(self, state: BucketState) -> float:
+        """How many seconds after the last write of all nobody can hold the lease any more."""
+        last, kept = self._last.ttl if self._last else 0.0, int(state.config["max_age"]) / SECOND
+        return max(last, min(self._longest, kept)) if last else max(self._longest, kept)
 
-        As its last entry says, or as they were written down; none if it said so itself, or if there was none.
-        """
-        if entry is not None and entry.deleted and not entry.value:
-            return ()
-        last = other if entry is None or entry.deleted else entry
-        if last is not None:
-            return Holder.decode(last.value).links or None
-        return () if self._bucket.unused else self._recorded
+    async def _was_led(self) -> bool:
+        """Whether anybody may have led before, though the bucket of the lease has never been used: another one was there then."""
+        if self._led is None:
+            self._led = self._traces is not None and await self._traces()
+        return self._led
 
-    async def _enter(self, entry: Entry | None, before: tuple[LinkName, ...] | None, started: float) -> bool:
+    async def _enter(self, revision: int, vacancy: _Vacancy) -> bool:
         """Takes the lease, if this is still its entry; behind a fence, what it waits for stays named for whoever comes next."""
-        self.holder = replace(self.holder, at=_now(), links=())
+        self.holder = replace(self.holder, at=_now(), ttl=self.ttl, links=())
+        self._passed = self._fence is None
         if self._fence is not None:
             own = await self._fence.open(self._bucket, self._announce, self.held)
-            if before is not None:
-                self.holder = replace(self.holder, links=(own, *before))
-        if await self._write(entry.revision if entry else 0, started):
+            if vacancy.links is not None:
+                self.holder = replace(self.holder, links=(own, *vacancy.links))
+        if await self._write(revision, vacancy.last):
             return True
         if self._fence is not None:
             await self._fence.end()
@@ -314,23 +368,24 @@ class KvLease:
             raise LeaseLost(msg)
         passing.result()
         self.holder = replace(self.holder, links=fence.term.names)  # the next renewal writes it
+        self._passed = True
         fence.term.admit()
 
     async def _announce(self, links: tuple[LinkName, ...]) -> None:
         """Rewrites our entry, and what outlasts it; raises LeaseLost."""
         self.check()
         self.holder = replace(self.holder, links=links)
-        started = self._clock.monotonic()
-        if not (await self._write(self._revision, started) or await self._renew_over_own(started)):
+        if not (await self._write(self._revision) or await self._renew_over_own()):
             msg = f"the write lease of {self.owner} was taken by another process"
             raise LeaseLost(msg)
 
-    async def _write(self, revision: int, started: float) -> bool:
-        """Writes our name over that revision; `started` is from before the request, so the lease is never overestimated."""
-        written = await self._bucket.update(_KEY, self.holder.encode(), revision)
+    async def _write(self, revision: int, last: int | None = None) -> bool:
+        """Writes our name over that revision; the time counts from before the request, so the lease is never overestimated."""
+        started = self._clock.monotonic()
+        written = await self._bucket.update(_KEY, self.holder.encode(), revision, last)
         if written is None:
             return False
-        self._revision = written
+        self._revision, self._last = written, self.holder
         self._deadline = started + self.ttl * (1 - _MARGIN)
         return True
 
@@ -339,24 +394,34 @@ class KvLease:
         pause, said = self.ttl / _RENEWALS, ""
         while True:
             await self._clock.sleep(min(pause, self._left()))
-            started = self._clock.monotonic()
             if not self.held():
                 self._connection.cut()
                 return self._lost("not renewed in time")
             try:
                 async with asyncio.timeout(self._left()):
-                    renewed = await self._write(self._revision, started) or await self._renew_over_own(started)
+                    renewed = await self._write(self._revision) or await self._renew_over_own()
             except TimeoutError:
                 continue
             except NatsError as error:
+                if isinstance(error, NoResponders) and await self._bucket_is_gone():
+                    self._deadline = float("-inf")
+                    return self._lost("its bucket was deleted")
                 if str(error) != said:
                     log.warning("lease.renewal_failed", owner=self.owner, error=str(error))
                 pause, said = self.ttl / _LOOK, str(error)
                 continue
             if not renewed:
                 self._deadline = float("-inf")
-                return self._lost("taken by another process")
+                return self._lost("taken by another process, or removed")
             pause, said = self.ttl / _RENEWALS, ""
+
+    async def _bucket_is_gone(self) -> bool:
+        """Nobody takes in renewals: is there nothing left to renew, or only nobody there for now?"""
+        try:
+            async with asyncio.timeout(self._left()):
+                return await self._bucket.look() is None
+        except (NatsError, TimeoutError):
+            return False
 
     def _left(self) -> float:
         """Seconds for which it is still ours."""
@@ -368,12 +433,12 @@ class KvLease:
         log.error("lease.lost", owner=self.owner, reason=reason)
         return reason
 
-    async def _renew_over_own(self, started: float) -> bool:
+    async def _renew_over_own(self) -> bool:
         """After a conflict: if the newest entry is a renewal of ours whose answer was lost, renews that one."""
         entry = await self._bucket.get(_KEY)
         if entry is None or not self._is_ours(entry):
             return False
-        return await self._write(entry.revision, started)
+        return await self._write(entry.revision)
 
     async def _stop_renewing(self) -> None:
         if self._renewer is not None:
@@ -383,10 +448,6 @@ class KvLease:
 
     def _is_ours(self, entry: Entry) -> bool:
         return not entry.deleted and Holder.decode(entry.value).holder == self.holder.holder
-
-    def _takeable(self, entry: Entry) -> bool:
-        """Released, or left by this very process."""
-        return entry.deleted or self._is_ours(entry)
 
     def _held_by(self, entry: Entry) -> str:
         holder = Holder.decode(entry.value)

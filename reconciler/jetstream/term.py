@@ -61,6 +61,8 @@ class Term:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._link: Link | None = None
+        self._newest: Link | None = None
+        """The link, or the one that will be when the lease names it."""
         self._name: LinkName | None = None
         self._known: Known
         self._announce: Announce
@@ -68,6 +70,8 @@ class Term:
         self._in_flight = 0
         self._silent: list[LinkName] = []
         """Of links with a change of which nobody knows what became."""
+        self._noted: list[LinkName] = []
+        """Of links with a note of which nobody knows what became: no change, but it may overwrite that of a successor."""
         self._anew: asyncio.Task[None] | None = None
 
     @property
@@ -85,11 +89,17 @@ class Term:
         """The links of this term over which a change may still be on its way, though nobody waits for it any more."""
         return tuple(self._silent)
 
+    @property
+    def left(self) -> tuple[LinkName, ...]:
+        """The links over which anything at all of this term may still be on its way when it has ended."""
+        return tuple(dict.fromkeys((*self._silent, *self._noted)))
+
     async def begin(self, known: Known, announce: Announce) -> LinkName:
         """Opens the link of a term, which sends nothing before `admit`; raises NatsError."""
         await self.end()
         self._known, self._announce = known, announce
         self._silent.clear()
+        self._noted.clear()
         self._name = None
         self._link, self._name = await self._open()
         return self._name
@@ -105,7 +115,7 @@ class Term:
     async def end(self) -> None:
         """The term is over: what is in flight has no answer."""
         self._admitted = False
-        link, self._link = self._link, None
+        link, self._link, self._newest = self._link, None, None
         if self._anew is not None:
             self._anew.cancel()
             await asyncio.gather(self._anew, return_exceptions=True)
@@ -116,7 +126,7 @@ class Term:
     def cut(self) -> None:
         """The same at once; what the kernel has not delivered yet never arrives."""
         self._admitted = False
-        link, self._link = self._link, None
+        link, self._link, self._newest = self._link, None, None
         if self._anew is not None:
             self._anew.cancel()
         if link is not None:
@@ -148,6 +158,18 @@ class Term:
         finally:
             self._in_flight -= 1
 
+    async def aside(self, subject: str, payload: bytes, patience: float | None, headers: Mapping[str, str] | None) -> Reply:
+        """Sends what is no change of a resource over the newest link, also before the term is admitted."""
+        link, name = self._newest, self._name
+        if link is None or name is None:
+            msg = "the connection for changes is not there yet: nothing was sent"
+            raise NotSent(msg)
+        try:
+            return await link.request(subject, payload, patience or self._connection.settings.timeout, headers, at_once=True)
+        except (NoAnswer, asyncio.CancelledError):
+            self._noted.append(name)
+            raise
+
     async def _open(self) -> tuple[Link, LinkName]:
         link = await self._connection.another(self._on_lost)
         try:
@@ -155,6 +177,7 @@ class Term:
         except BaseException:
             await link.close()
             raise
+        self._newest = link
         return link, name
 
     def _on_lost(self, link: Link) -> None:
@@ -187,3 +210,23 @@ class Term:
                 log.debug("term.link_not_opened", error=str(error))
             await asyncio.sleep(pause)
             pause = min(_PAUSE_MOST, 2 * pause)
+
+
+class Aside:
+    """Sends as a connection does, over the newest link of a term, what is no change of a resource."""
+
+    def __init__(self, term: Term) -> None:
+        self._term = term
+
+    async def request(  # noqa: PLR0913 - as a connection does it
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - passed on
+        headers: Mapping[str, str] | None = None,
+        write: bool = False,  # noqa: ARG002 - everything here is one
+        at_once: bool = False,  # noqa: ARG002 - always
+    ) -> Reply:
+        """The reply; raises NatsError."""
+        return await self._term.aside(subject, payload, timeout, headers)

@@ -173,6 +173,12 @@ def test_other_manifests_restart_nothing_and_other_settings_do() -> None:
         assert template(more) != template()
 
 
+@pytest.mark.parametrize(("case", "patience"), [("existing-volume", "1m"), ("inline", "30s")])
+def test_how_long_a_new_leader_waits_at_the_fence_is_a_setting(case: str, patience: str) -> None:
+    (container,) = only(of(CHART / "ci" / f"{case}-values.yaml"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "RECONCILER_FENCE", "value": patience} in container["env"]
+
+
 def test_who_runs_alone_may_be_taken_away() -> None:
     kinds = [one["kind"] for one in rendered(SMALLEST, {"replicas": 1})]
     assert "PodDisruptionBudget" not in kinds

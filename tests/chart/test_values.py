@@ -23,6 +23,7 @@ WRONG: tuple[tuple[str, Json, tuple[str, ...]], ...] = (
     ("a share that is none", {"run": {"maxChangePercent": 300}}, ("run.maxChangePercent",)),
     ("a duration without a unit", {"run": {"interval": "60"}}, ("run.interval",)),
     ("a duration that is a number", {"run": {"interval": 60}}, ("run.interval", "string")),
+    ("a fence without a unit", {"run": {"fence": "30"}}, ("run.fence",)),
     ("an exception without a resource", {"run": {"allow": ["data-loss"]}}, ("run.allow.0",)),
     ("a password in the URL", {"nats": {"url": "nats://me:secret@nats:4222"}}, ("nats.url",)),
     ("a URL that is none", {"nats": {"url": "nats:4222"}}, ("nats.url",)),

@@ -194,7 +194,7 @@ async def test_a_list_that_grows_meanwhile_is_followed() -> None:
 async def test_every_write_of_a_key_is_fenced(any_server: Server, connect: Connect) -> None:
     api = JetStreamApi(await connect(any_server.url))
     bucket = KeyValueBucket(api, "b")
-    assert await bucket.config() is None
+    assert await bucket.look() is None
     await bucket.create_bucket(60.0)
     assert await bucket.get("k") is None
     first = await bucket.create("k", b"one")

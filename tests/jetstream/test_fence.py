@@ -23,6 +23,7 @@ from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.term import LinkName
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import CreateStream, UpdateStream
+from tests.support.account.lease import hold
 from tests.support.account.wire import Wire, eventually
 from tests.support.clock.until import SECONDS, until
 from tests.support.cluster.servers import Cluster
@@ -188,6 +189,59 @@ async def test_who_dies_at_the_fence_leaves_what_it_waited_for_to_the_next(serve
         await third.ours.lease.release()
 
 
+async def test_who_ends_in_an_orderly_way_at_the_fence_leaves_it_to_the_next_as_well(server: Server, wire: Wire) -> None:
+    await short_lease(wire, TTL, "prod")
+    async with one(server.url) as first, one(server.url, patience=SECONDS) as second, one(server.url) as third:
+        await first.ours.lease.acquire()
+        (name,) = first.ours.lease.holder.links
+        assert first.ours.lease._renewer is not None
+        first.ours.lease._renewer.cancel()  # it stands still, and its connection is there
+        waiting = asyncio.create_task(second.ours.lease.acquire(SECONDS))
+        await eventually(lambda: second.said == ["waiting"])
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await second.ours.lease.release()
+        assert await third.ours.lease.show() is None
+        await third.ours.lease.acquire(SECONDS)
+        assert third.said == ["waiting", "unproven"]
+        assert f"its connection {name.cid} to {name.server} is still open" in third.news[-1].why
+        await third.ours.lease.release()
+
+
+async def test_who_does_not_know_what_it_waits_for_at_the_fence_gives_nothing_back(server: Server, wire: Wire) -> None:
+    await short_lease(wire, TTL, "prod")
+    connection, _ = await hold(server, "prod")
+    async with connection:
+        connection.cut()
+    async with one(server.url) as second, one(server.url) as third:
+        waiting = asyncio.create_task(second.ours.lease.acquire(SECONDS))
+        await eventually(lambda: second.said == ["waiting"])
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await second.ours.lease.release()
+        await third.ours.lease.acquire(SECONDS)
+        assert third.said == ["waiting", "unproven"]
+        await third.ours.lease.release()
+
+
+async def test_the_note_of_a_leader_before_does_not_land_behind_a_proven_fence(server: Server, wire: Wire) -> None:
+    """Of one that stood still just before it sent it, and whose own connection to the lease is there."""
+    await short_lease(wire, TTL, "prod")
+    async with one(server.url) as first, one(server.url) as second:
+        await first.ours.lease.acquire()
+        late = first.ours.lease.holder.links
+        first.die()
+        await second.ours.lease.acquire(SECONDS)
+        assert second.said == ["waiting", "proven"]
+        fence = first.ours.lease._fence
+        assert fence is not None
+        fence._held = lambda: True  # it had asked before it stood still
+        await fence._record(first.ours.lease._bucket, late)
+        noted = recorded((await wire.stream_info("KV_reconciler-prod"))["config"])
+        assert noted == second.ours.lease.holder.links != late
+        await second.ours.lease.release()
+
+
 async def test_a_leader_of_which_nothing_is_known_is_not_proven_to_be_gone(server: Server, wire: Wire) -> None:
     await short_lease(wire, TTL, "prod")
     await wire.client.request("$KV.reconciler-prod.writer", b"", headers={"KV-Operation": "PURGE", "Nats-Rollup": "sub"})
@@ -322,6 +376,20 @@ async def test_who_does_not_know_what_became_of_a_change_does_not_end_cleanly(se
             proxy.rule = lambda request: Verdict.MUTE if request.subject.endswith("UPDATE.S") else Verdict.PASS
             with pytest.raises(NoAnswer):
                 await first.ours.writer.write(CHANGED)
+        await second.ours.lease.acquire()
+        assert second.said == ["waiting", "proven"]
+        await second.ours.lease.release()
+
+
+async def test_a_note_without_an_answer_is_waited_for_like_a_change(server: Server) -> None:
+    """It could overwrite that of the next term."""
+    async with Proxy(server.port) as proxy, one(proxy.url, timeout=1.0) as first, one(server.url) as second:
+        async with first.ours.lease.take() as lease:
+            assert lease._fence is not None
+            names = lease._fence.term.names
+            proxy.rule = lambda request: Verdict.MUTE if request.subject == NOTED else Verdict.PASS
+            assert "did not take a write" in await lease._fence._record(lease._bucket, names, within=0.5)
+            assert lease._fence.term.names == names
         await second.ours.lease.acquire()
         assert second.said == ["waiting", "proven"]
         await second.ours.lease.release()

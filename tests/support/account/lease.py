@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.fence import Fence
 from reconciler.jetstream.lease import Holder, KvLease
 from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.term import Term
 from tests.support.server.process import Server
 
 OTHER = Holder(host="elsewhere", pid=4711, source="git")
@@ -17,3 +22,17 @@ async def hold(server: Server, owner: str = "default", ttl: float = 60.0, holder
     lease = KvLease(JetStreamApi(connection), owner, holder, ttl=ttl)
     await lease.acquire()
     return connection, lease
+
+
+async def hold_fenced(server: Server, ttl: float) -> Callable[[], Awaitable[None]]:
+    """The same with a connection for changes that its successor can ask after; returns what ends both connections."""
+    connection = await Connection.open(ConnectionSettings(servers=(server.url,)))
+    fence = Fence(Term(connection), DomainApis(connection))
+    lease = KvLease(JetStreamApi(connection), "default", OTHER, ttl=ttl, fence=fence)
+
+    async def gone() -> None:
+        fence.cut()
+        await connection.close()
+
+    await lease.acquire()
+    return gone

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.support.account.lease import hold
 from tests.support.incidents.scenes import (
     ARCHIVE,
     SITES,
     TWENTY,
     edit_a_worker,
+    gone_without_a_word,
     held_back,
     in_place_but_pools,
     its_source,
@@ -63,16 +63,9 @@ async def eventful(stage: Stage, seen: Seen) -> None:
     await seen("reconciler_leader == 1")
     await second.stop()
     await stage.somebody.edit("ORDERS", "billing", max_ack_pending=7)
-    await _gone_without_a_word(stage)
+    await gone_without_a_word(stage)
     await stage.start("--fence", "0s", like=in_place_but_pools)
     await seen("reconciler_fence_unproven == 1")
-
-
-async def _gone_without_a_word(stage: Stage) -> None:
-    """A leader that nobody asks after: its lease runs out, and it did not say over which connection it changed anything."""
-    connection, _ = await hold(stage.server)
-    connection.cut()
-    await connection.close()
 
 
 async def _manifests(stage: Stage, seen: Seen) -> None:

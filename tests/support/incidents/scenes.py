@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.support.account.lease import hold
+from tests.support.account.lease import hold, hold_fenced
 from tests.support.account.wire import Json
 from tests.support.account.work import Work
 from tests.support.clock.until import until
@@ -110,9 +110,9 @@ async def started_again(stage: Stage) -> None:
 
 async def lease_of_another(stage: Stage) -> None:
     """Somebody whom nobody scrapes holds the lease."""
-    connection, _ = await hold(stage.server, ttl=20.0)
-    stage.stack.push_async_callback(connection.close)
-    stage.other = connection.close
+    gone = await hold_fenced(stage.server, ttl=20.0)
+    stage.stack.push_async_callback(gone)
+    stage.other = gone
     await stage.start(like=lambda now: bool(now["connected"] and now["leader"]))
 
 
@@ -120,6 +120,25 @@ async def another_gone(stage: Stage) -> None:
     """He is gone, and did not give it back."""
     assert stage.other is not None
     await stage.other()
+
+
+async def gone_without_a_word(stage: Stage) -> None:
+    """A leader that nobody asks after: its lease runs out, and it did not say over which connection it changed anything."""
+    connection, _ = await hold(stage.server, ttl=5.0)
+    connection.cut()
+    await connection.close()
+
+
+async def behind_an_unknown(stage: Stage) -> None:
+    """The leader before was such a one."""
+    await gone_without_a_word(stage)
+    await stage.start()
+
+
+async def started_again_in_order(stage: Stage) -> None:
+    """The leader gives the lease back, and the next term has nothing to wait for."""
+    await stage.daemons.pop().stop()
+    await stage.start()
 
 
 async def two_servers(stage: Stage) -> None:
@@ -412,6 +431,7 @@ SCENES: dict[str, Scene] = {
     "ReconcilerMultipleLeaders": Scene(two_servers, one_server),
     "ReconcilerSourceLost": Scene(durable_away, over=flowing),
     "ReconcilerNatsDisconnected": Scene(nats_gone, nats_back),
+    "ReconcilerFenceUnproven": Scene(behind_an_unknown, started_again_in_order),
     "ReconcilerPlanRefused": Scene(half_of_it_all),
     "ReconcilerInvalidManifests": Scene(wrong_manifests),
     "ReconcilerDriftPersistent": Scene(reported_only),
