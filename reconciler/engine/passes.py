@@ -75,9 +75,9 @@ class _Ledger:
     def finished(self, outcome: Outcome) -> None:
         """A change came to its end, or its procedure began."""
         self.watch.finished(outcome)
-        freed = self.left.intersection(outcome.change.members)
-        self.left.difference_update(freed)
-        self.state.busy.difference_update(freed)
+        for key in self.left.intersection(outcome.change.members):
+            self.left.remove(key)
+            self.state.busy.discard(key)
         self.aftermath.of(outcome)
 
 

@@ -19,6 +19,7 @@ from reconciler.procedures.requests import (
     DeleteStream,
     PauseConsumer,
     PurgeStream,
+    Put,
     ResetConsumer,
     UpdateConsumer,
     UpdateStream,
@@ -29,7 +30,6 @@ from reconciler.procedures.requests import (
 
 _OfStream = CreateStream | UpdateStream | DeleteStream | PurgeStream
 _OfConsumer = CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer
-_Put = CreateStream | UpdateStream | CreateConsumer | UpdateConsumer
 _AROUND = 4096
 """More bytes than a request takes beside its configuration: a name has at most 255 characters."""
 
@@ -61,7 +61,7 @@ class JetStreamWriter:
 
 def _config(write: Write) -> bytes:
     """The configuration that is sent; empty where there is none."""
-    return write.config if isinstance(write, _Put) else b""
+    return write.config if isinstance(write, Put) else b""
 
 
 def _body(write: Write) -> bytes:
