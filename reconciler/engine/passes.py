@@ -75,9 +75,10 @@ class _Ledger:
     def finished(self, outcome: Outcome) -> None:
         """A change came to its end, or its procedure began."""
         self.watch.finished(outcome)
-        for key in self.left.intersection(outcome.change.members):
-            self.left.remove(key)
-            self.state.busy.discard(key)
+        for key in outcome.change.members:
+            if key in self.left:
+                self.left.remove(key)
+                self.state.busy.discard(key)
         self.aftermath.of(outcome)
 
 
