@@ -94,7 +94,7 @@ class Recollection:
     def planned(self, changes: Iterable[Change], desired: Desired) -> None:
         """Remembers who takes over from whom: once those have, nothing else tells that what is pending is not lost."""
         for change in changes:
-            if change.action is not Action.BLOCKED and (found := takers(change)):
+            if change.needs and change.action is not Action.BLOCKED and (found := takers(change)):
                 declared = desired.resources.get(change.key)
                 self._handed_over[change.key.live_key] = declared.digest if declared else "", found
 
