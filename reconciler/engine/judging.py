@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from reconciler.engine.echo import same
 from reconciler.engine.planning import ROUNDS, answered, given_up
 from reconciler.engine.ports import LiveReader
-from reconciler.engine.writes import info_of, same
+from reconciler.engine.writes import info_of
 from reconciler.errors import Moved, NoAnswer
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream, Patch

@@ -5,7 +5,7 @@ Invariant: what the manifests say of other keys takes no right away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.engine.ports import Lease
@@ -74,10 +74,5 @@ def permits(lease: Lease, state: State, term: int, desired: Desired) -> PermitOf
 
 def wanted_of(desired: Desired, keys: Iterable[Key]) -> Wanted:
     """What the manifests want these to be, by live key."""
-    return dict(_wanted(desired, keys))
-
-
-def _wanted(desired: Desired, keys: Iterable[Key]) -> Iterator[tuple[Key, tuple[str, Intent] | None]]:
-    for key in (key.live_key for key in keys):
-        declared = desired.resources.get(key) or desired.resources.get(key.resource_key)
-        yield key, (declared.digest, declared.intent) if declared is not None else None
+    found = ((key.live_key, desired.under(key.live_key)) for key in keys)
+    return {key: (declared.digest, declared.intent) if declared is not None else None for key, declared in found}

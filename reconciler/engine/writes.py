@@ -21,30 +21,24 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import orjson
 
 from reconciler.engine.alarms import Alarms, Within
+from reconciler.engine.echo import NormalOf, differs, shows
 from reconciler.engine.ports import Clock, LiveReader, LiveWriter
 from reconciler.engine.throttle import Throttle
 from reconciler.engine.turns import Elsewhere, Rank, Turn, Turns
 from reconciler.errors import NatsError, NoAnswer, Rewritten, Unsettled
 from reconciler.model.identity import Key
-from reconciler.model.marker import read_marker
 from reconciler.model.normal import Config
 from reconciler.plan.display import spec_model, yaml_path
 from reconciler.procedures.requests import (
-    Absent,
     ConsumerInfo,
-    DeleteConsumer,
-    DeleteStream,
-    Fact,
     PauseConsumer,
     Put,
     StreamInfo,
-    UpdateConsumer,
-    UpdateStream,
     Write,
     changed_by,
     changes_what_exists,
@@ -67,8 +61,6 @@ NOTHING = nullcontext()
 """Entered where nothing is to be done around a write."""
 
 Reply = dict[str, Any]
-NormalOf = Callable[[Key, Config], Config]
-"""The normal form of a configuration by the defaults that hold where this key lives."""
 
 
 class Permit(Protocol):
@@ -213,7 +205,7 @@ class Writes:
             if creates:
                 self._turns.eased.set()
         self._silent.discard(key)
-        if reply is not None and _differs(judged, reply):
+        if reply is not None and differs(judged, reply):
             await self._believe(judged, reply["config"], order.normal)
         return reply
 
@@ -277,7 +269,7 @@ class Writes:
                 raise
         turn.give_back()
         await asyncio.sleep(0)  # whoever is next asks what is there, and while that is on its way, this is worked up
-        if _differs(write, reply):
+        if differs(write, reply):
             await self._believe(write, reply["config"], order.normal)
         return reply
 
@@ -358,7 +350,7 @@ class Writes:
             fact = await self.reader.read(info_of(changed_by(write)))
         except NatsError:
             return None
-        return _shows(write, fact, order.normal)
+        return shows(write, fact, order.normal)
 
     def _patience(self, domain: str) -> float:
         """Seconds for which a look there may keep the turn."""
@@ -374,30 +366,3 @@ class Writes:
 def info_of(key: Key) -> ConsumerInfo | StreamInfo:
     """The question what is there now."""
     return ConsumerInfo(key) if key.kind == "Consumer" else StreamInfo(key)
-
-
-def same(key: Key, config: bytes, live: Config, normal: NormalOf) -> bool:
-    """Whether the live configuration is this one already, marker included."""
-    sent = orjson.loads(config)
-    marked = read_marker(sent.get("metadata")) == read_marker(live.get("metadata"))
-    return marked and normal(key, sent) == normal(key, live)
-
-
-def _differs(write: Write | None, reply: Reply) -> TypeGuard[Put]:
-    """Whether not all that was sent came back as it was; what the server has filled in is nobody's loss."""
-    if not isinstance(write, Put):
-        return False
-    sent, echoed = orjson.loads(write.config), reply["config"]
-    noted = sent.pop("metadata", None) or {}
-    return not (sent.items() <= echoed.items() and noted.items() <= (echoed.get("metadata") or {}).items())
-
-
-def _shows(write: Write, fact: Fact, normal: NormalOf) -> bool:
-    """Whether this is how things are after the write."""
-    match write:
-        case UpdateStream(key, config) | UpdateConsumer(key, config):
-            return isinstance(fact, dict) and same(key, config, fact["config"], normal)
-        case DeleteStream() | DeleteConsumer():
-            return isinstance(fact, Absent)
-        case _:
-            return False
