@@ -20,7 +20,7 @@ For the CLI, in the order of use:
     load_saved(data, file)             SavedPlan(desired, rules, fingerprint); raises InvalidInput
     await replan(saved, ports.reader)  Planned; raises Refused when the fingerprint has moved (stale)
 
-    remember(memory, live, owner), forget(memory, keys)   what a process that plans again and again knows of the last snapshot
+    Recollection(owner)                what a process that plans again and again knows of what it saw: `learn`, `memory`
 
 `Observer.finished(outcome)` is called per change as it ends, `Observer.stepped(key, title)` per step of a procedure:
 progress lines hang there. `lease.check()` is called before every write; taking and releasing it is the caller's.
@@ -31,7 +31,7 @@ The engine is the only place where rooms meet: it knows `plan`, `procedures` and
 from reconciler.engine.assembly import make_state, tracked_ports
 from reconciler.engine.daemon import Daemon, Neighbours
 from reconciler.engine.declared import Manifests
-from reconciler.engine.memory import forget, remember
+from reconciler.engine.memory import Recollection
 from reconciler.engine.operating import Operator, judged
 from reconciler.engine.outcome import Outcome, Verdict, Word
 from reconciler.engine.planning import Planned, make_plan, wanted_by
@@ -62,6 +62,7 @@ __all__ = [
     "Planned",
     "Ports",
     "Rank",
+    "Recollection",
     "Reply",
     "SavedPlan",
     "State",
@@ -71,12 +72,10 @@ __all__ = [
     "Word",
     "Writes",
     "apply_plan",
-    "forget",
     "judged",
     "load_saved",
     "make_plan",
     "make_state",
-    "remember",
     "replan",
     "save",
     "tracked_ports",

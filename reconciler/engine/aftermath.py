@@ -89,11 +89,8 @@ class Aftermath:
 
     def of(self, outcome: Outcome) -> None:
         """What became of a change of a pass; a procedure that has only begun is told of at its end."""
-        if self._state.keeper.owns(outcome.change.key.live_key):
-            return
-        self._ended(outcome)
-        if isinstance(outcome.result, Done):
-            self._state.agenda.arrived()
+        if not self._state.keeper.owns(outcome.change.key.live_key):
+            self._ended(outcome)
 
     def procedure_ended(self, running: Running, outcome: Outcome) -> None:
         """What became of a procedure."""
@@ -148,6 +145,6 @@ class Aftermath:
         state.board.settled(change.key)
         if change.action is Action.DELETE:
             state.recollection.forget([key])
-        declared = state.resource(key) if change.action in _MADE and change.key.is_stream else None
+        declared = state.resource(key) if key.is_stream and change.action in _MADE else None
         if declared is not None and declared.config.get("sealed"):
             state.agenda.look([key])  # which no stream can be created as: the next pass seals it

@@ -105,7 +105,7 @@ class Agenda:
         for change in changes:
             self._trouble.seen(change)
         if settled is None:
-            self._trouble.keep({change.key.live_key for change in changes})
+            self._trouble.keep(change.key.live_key for change in changes)
             self._looks.forget(EVERY_STREAM)
         for key in settled or ():
             self._trouble.forget(key)
@@ -116,6 +116,7 @@ class Agenda:
         match result:
             case Done():
                 self._trouble.forget(key)
+                self.arrived()
             case Later(after=After.OTHERS):
                 self._held.add(key)
             case Later(after=After.NOTHING):

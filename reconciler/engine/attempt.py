@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from reconciler.engine.judging import Planned
 from reconciler.engine.turns import Rank
 from reconciler.engine.writes import Order, PermitOf, Writes
@@ -18,6 +20,8 @@ from reconciler.procedures.requests import (
     Write,
 )
 
+_DELETES = (Action.DELETE, Action.RECREATE)
+_CREATES = (Action.CREATE, Action.RECREATE)
 _OTHER_CONFIG = {10058, 10148}
 _NOT_THERE = {10059, 10014, 10149}
 
@@ -32,19 +36,6 @@ class SingleRequests:
 
     async def carry_out(self, change: Change) -> None:
         """One try; returns when the change is in place, raises NatsError and what the permit raises otherwise."""
-        if change.action in (Action.DELETE, Action.RECREATE):
-            await self._delete(change)
-        if change.action is not Action.DELETE:
-            await self._send(change, _put(change))
-
-    async def _delete(self, change: Change) -> None:
-        try:
-            await self._send(change, DeleteConsumer(change.key) if change.key.kind == "Consumer" else DeleteStream(change.key))
-        except ApiError as error:
-            if not error.absent:
-                raise
-
-    async def _send(self, change: Change, write: Write) -> None:
         order = Order(
             permit=self._permit_of(change.members),
             judge=Planned(self._writes.reader, self._scene, change),
@@ -52,20 +43,26 @@ class SingleRequests:
             rank=Rank.REPAIR if change.cause is Cause.DRIFT else Rank.COMMIT,
             level=change.level,
         )
-        try:
-            await self._writes.send(write, order)
-        except ApiError as error:
-            if meaning := _out_of_date(error, change):
-                msg = f"{meaning}; plan again ({error})"
-                raise Moved(msg) from error
-            raise
+        for write in _requests(change):
+            try:
+                await self._writes.send(write, order)
+            except ApiError as error:
+                if error.absent and isinstance(write, DeleteStream | DeleteConsumer):
+                    continue
+                if meaning := _out_of_date(error, change):
+                    msg = f"{meaning}; plan again ({error})"
+                    raise Moved(msg) from error
+                raise
 
 
-def _put(change: Change) -> Write:
-    creates = change.action in (Action.CREATE, Action.RECREATE)
-    if change.key.kind == "Consumer":
-        return CreateConsumer(change.key, change.config) if creates else UpdateConsumer(change.key, change.config)
-    return CreateStream(change.key, change.config) if creates else UpdateStream(change.key, change.config)
+def _requests(change: Change) -> Iterator[Write]:
+    key, of_consumer = change.key, change.key.kind == "Consumer"
+    if change.action in _DELETES:
+        yield DeleteConsumer(key) if of_consumer else DeleteStream(key)
+    if change.action in _CREATES:
+        yield CreateConsumer(key, change.config) if of_consumer else CreateStream(key, change.config)
+    elif change.action is not Action.DELETE:
+        yield UpdateConsumer(key, change.config) if of_consumer else UpdateStream(key, change.config)
 
 
 def _out_of_date(error: ApiError, change: Change) -> str:

@@ -16,11 +16,6 @@ from reconciler.plan.change import Action, Cause, Change
 _IN_PLACE = (Action.UPDATE, Action.PROCEDURE)
 
 
-def identity(key: Key) -> Key:
-    """One key for one thing on the server: a bucket is its stream."""
-    return key.stream_key if key.is_stream else key
-
-
 def deletes(change: Change) -> bool:
     """Whether the change removes its resource for good."""
     return Action.DELETE in (change.action, change.wanted)
@@ -28,7 +23,7 @@ def deletes(change: Change) -> bool:
 
 def prerequisites(change: Change) -> Iterator[Key]:
     """What must be in place before this change: its stream, or what it copies from and the durables it reads through."""
-    yield from map(identity, change.needs)
+    yield from (key.live_key for key in change.needs)
     if deletes(change):
         return
     if change.key.kind == "Consumer":
@@ -76,7 +71,7 @@ class Failures:
 
     def add(self, change: Change, what: str) -> None:
         """The change did not get there: `what` (failed, blocked, …) is said to its dependants."""
-        place = identity(change.key)
+        place = change.key.live_key
         self._down[place] = f"{change.key}, which {what}"
         if (change.wanted or change.action) in _IN_PLACE:
             self._standing.add(place)
@@ -89,7 +84,7 @@ class Failures:
         """The change got there after all."""
         if not self._down:
             return
-        self._down.pop(identity(change.key), None)
+        self._down.pop(change.key.live_key, None)
         for key in held_by(change):
             self._kept.pop(key, None)
 
@@ -99,6 +94,6 @@ class Failures:
             return ""
         enough = self._standing if _restores(change) else frozenset[Key]()
         reasons = [self._down[key] for key in prerequisites(change) if key in self._down and key not in enough]
-        if deletes(change) and identity(change.key) in self._kept:
-            reasons.append(self._kept[identity(change.key)])
+        if deletes(change) and change.key.live_key in self._kept:
+            reasons.append(self._kept[change.key.live_key])
         return f"waits for {reasons[0]}" if reasons else ""

@@ -1,4 +1,4 @@
-"""What a write's own answer shows of what is live now, so that nobody has to ask for it again.
+"""What a write's own answer shows of what is live now, so that nobody has to ask for it again; and whether that is what was sent.
 
 | answer to | carries |
 |---|---|
@@ -14,7 +14,8 @@ of the server is answered with what was there before it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -31,20 +32,22 @@ from reconciler.procedures.requests import (
     Fact,
     PauseConsumer,
     PurgeStream,
+    Put,
     ResetConsumer,
     UpdateConsumer,
     UpdateStream,
     Write,
 )
 
+NormalOf = Callable[[Key, Config], Config]
+"""The normal form of a configuration by the defaults that hold where this key lives."""
+
 
 def patch_of(write: Write, reply: dict[str, Any], at: int) -> Patch | None:
     """What the answer to a write, come at this time, shows; None when it has to be read instead."""
     match write:
-        case CreateStream(key, config) | UpdateStream(key, config):
-            return patch_of_fact(key, reply, at) if _says(key, orjson.loads(config), reply["config"]) else None
-        case CreateConsumer(key, config) | UpdateConsumer(key, config):
-            return patch_of_fact(key, reply, at) if _says(key, orjson.loads(config), reply["config"]) else None
+        case CreateStream(key, config) | UpdateStream(key, config) | CreateConsumer(key, config) | UpdateConsumer(key, config):
+            return patch_of_fact(key, reply, at) if same(key, config, reply["config"], normal_form) else None
         case DeleteStream(key) | DeleteConsumer(key):
             return patch_of_fact(key, Absent(), at) if reply.get("success") else None
         case ResetConsumer(key, _):
@@ -62,7 +65,28 @@ def patch_of_fact(key: Key, fact: Fact, at: int) -> Patch | None:
     return Patch(at=at, streams={key.stream_key: LiveStream.seen(fact) if isinstance(fact, dict) else None})
 
 
-def _says(key: Key, sent: Config, echoed: Config) -> bool:
-    """Whether the server repeats what it was sent; by defaults of its own it may look different, which costs a read."""
-    marked = read_marker(sent.get("metadata")) == read_marker(echoed.get("metadata"))
-    return marked and normal_form(key, sent) == normal_form(key, echoed)
+def same(key: Key, config: bytes, live: Config, normal: NormalOf) -> bool:
+    """Whether the live configuration is this one already, marker included."""
+    sent = orjson.loads(config)
+    marked = read_marker(sent.get("metadata")) == read_marker(live.get("metadata"))
+    return marked and normal(key, sent) == normal(key, live)
+
+
+def differs(write: Write | None, reply: dict[str, Any]) -> TypeGuard[Put]:
+    """Whether not all that was sent came back as it was; what the server has filled in is nobody's loss."""
+    if not isinstance(write, Put):
+        return False
+    sent, echoed = orjson.loads(write.config), reply["config"]
+    noted = sent.pop("metadata", None) or {}
+    return not (sent.items() <= echoed.items() and noted.items() <= (echoed.get("metadata") or {}).items())
+
+
+def shows(write: Write, fact: Fact, normal: NormalOf) -> bool:
+    """Whether this is how things are after the write."""
+    match write:
+        case UpdateStream(key, config) | UpdateConsumer(key, config):
+            return isinstance(fact, dict) and same(key, config, fact["config"], normal)
+        case DeleteStream() | DeleteConsumer():
+            return isinstance(fact, Absent)
+        case _:
+            return False

@@ -22,6 +22,7 @@ from reconciler.procedures.machine import Done
 
 log = structlog.get_logger(__name__)
 
+_DONE = Done()
 T = TypeVar("T")
 Waves = Iterable[tuple[Change, ...]]
 Begin = Callable[[Change], Result]
@@ -49,7 +50,8 @@ class Executor:
     """One use: carries out the waves of one plan. `failures` is what does not go on in this pass, and holds others back."""
 
     def __init__(self, ports: Ports, requests: Requests, begin: Begin, bounds: Bounds, failures: Failures) -> None:
-        self._ports = ports
+        self._monotonic = ports.clock.monotonic
+        self._observer = ports.observer
         self._requests = requests
         self._begin = begin
         self._bounds = bounds
@@ -64,14 +66,14 @@ class Executor:
         return tuple(self._outcomes)
 
     async def _try(self, change: Change) -> None:
-        started = self._ports.clock.monotonic()
+        started = self._monotonic()
         result = self._held_back(change, started)
         if result is None and change.machine is not None:
             result = self._begin(change)
         if result is None:
             try:
                 await self._requests.carry_out(change)
-                result = Done()
+                result = _DONE
             except LeaseLost as error:
                 self._lost = error
                 result = result_of(error)
@@ -80,7 +82,7 @@ class Executor:
             except Exception as error:  # about one key, never the rest
                 log.exception("change.crashed", resource=str(change.key))
                 result = No(f"internal-error: a bug in reconciler: {error!r}")
-        self._end(Outcome(change, result, self._ports.clock.monotonic() - started))
+        self._end(Outcome(change, result, self._monotonic() - started))
 
     def _held_back(self, change: Change, at: float) -> Result | None:
         """How a change ends that must not be tried."""
@@ -98,7 +100,7 @@ class Executor:
         else:
             self._failures.add(outcome.change, f"is {outcome.word}")
         self._outcomes.append(outcome)
-        self._ports.observer.finished(outcome)
+        self._observer.finished(outcome)
 
 
 async def work_off(items: Collection[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from reconciler.engine.echo import same
 from reconciler.engine.planning import ROUNDS, answered, given_up
 from reconciler.engine.ports import LiveReader
-from reconciler.engine.writes import info_of, same
+from reconciler.engine.writes import info_of
 from reconciler.errors import Moved, NoAnswer
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream, Patch
@@ -29,16 +30,13 @@ from reconciler.procedures.consumer import ConsumerSeen
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,
-    CreateConsumer,
-    CreateStream,
     DeleteConsumer,
     DeleteStream,
     Fact,
     PurgeStream,
+    Put,
     Read,
     StreamInfo,
-    UpdateConsumer,
-    UpdateStream,
     Write,
     changed_by,
     changes_what_exists,
@@ -47,7 +45,6 @@ from reconciler.procedures.requests import (
 _NOBODY: frozenset[Key] = frozenset()
 _SERVERS = frozenset({"_nats.level", "_nats.req.level", "_nats.ver"})
 """What a server notes about itself beside a configuration."""
-_WHOLE = CreateStream | UpdateStream | CreateConsumer | UpdateConsumer
 
 
 class Planned:
@@ -74,7 +71,7 @@ class Planned:
                 raise _moved(key, ["it has gone"])
             return write
         found = self._differences(key, self._scene.seen(key), now)
-        if found and isinstance(write, _WHOLE) and same(key, write.config, now.config, self._scene.normal):
+        if found and isinstance(write, Put) and same(key, write.config, now.config, self._scene.normal):
             return None
         if changes_what_exists(write):
             if found:

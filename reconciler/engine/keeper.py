@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.engine.outcome import Later, Outcome, Result
@@ -125,11 +125,5 @@ class Starter:
 
 def digests_of(desired: Desired, keys: Collection[Key]) -> Mapping[Key, str]:
     """What the manifests want these live keys to be."""
-    return dict(_digests(desired, keys))
-
-
-def _digests(desired: Desired, keys: Collection[Key]) -> Iterator[tuple[Key, str]]:
-    for key in keys:
-        declared = desired.resources.get(key) or desired.resources.get(key.resource_key)
-        if declared is not None:
-            yield key, f"{declared.digest} {declared.intent.state}"
+    found = ((key, desired.under(key)) for key in keys)
+    return {key: f"{declared.digest} {declared.intent.state}" for key, declared in found if declared is not None}

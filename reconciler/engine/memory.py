@@ -1,7 +1,7 @@
 """What a process remembers of what it has seen: who was ours, and how far consumers had come.
 
-`remember` makes a new Memory of each snapshot. A `Recollection` lives as long as its process, and learns from whole
-snapshots and from a few patched streams alike, without going through all that stayed the same.
+A `Recollection` lives as long as its process, and learns from whole snapshots and from a few patched streams alike, without
+going through all that stayed the same.
 Invariant: no I/O. Floors outlive their consumers, because they are needed exactly when a consumer has gone.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
 from reconciler.model.desired import Desired
@@ -25,34 +24,6 @@ WANTED_SECONDS = 3600.0
 """For how long it counts that something was wanted."""
 T = TypeVar("T")
 Consumers = Mapping[str, LiveConsumer]
-
-
-def remember(memory: Memory, live: Live, owner: str) -> Memory:
-    """The memory after this snapshot; of what did not answer, the old memory stays."""
-    owned = {key: spec for key, spec in memory.owned.items() if live.why_unknown(key)}
-    created = {**memory.created, **{key: stream.info["created"] for key, stream in live.streams.items()}}
-    floors = {key: at for key, at in memory.floors.items() if created.get(key.stream_key) == memory.created.get(key.stream_key)}
-    for stream_key, stream in live.streams.items():
-        if stream.owner == owner:
-            owned[stream_key] = stream.spec
-    for stream_key, consumers in live.consumers.items():
-        for name, consumer in consumers.items():
-            if consumer.owner != owner:
-                continue
-            key = Key("Consumer", name, stream_key.name, stream_key.domain)
-            owned[key] = consumer.spec
-            if (made := _created(consumer)) is not None:
-                created[key] = made
-            if (floor := _floor(consumer)) is not None:
-                floors[key] = floor
-    return Memory(owned, floors, created)
-
-
-def forget(memory: Memory, keys: Iterable[Key]) -> Memory:
-    """The memory without what we have removed on purpose."""
-    gone = frozenset(keys)
-    owned = {key: spec for key, spec in memory.owned.items() if key not in gone}
-    return replace(memory, owned=owned, floors={key: floor for key, floor in memory.floors.items() if key not in gone})
 
 
 class Recollection:
@@ -94,7 +65,7 @@ class Recollection:
     def planned(self, changes: Iterable[Change], desired: Desired) -> None:
         """Remembers who takes over from whom: once those have, nothing else tells that what is pending is not lost."""
         for change in changes:
-            if change.action is not Action.BLOCKED and (found := takers(change)):
+            if change.needs and change.action is not Action.BLOCKED and (found := takers(change)):
                 declared = desired.resources.get(change.key)
                 self._handed_over[change.key.live_key] = declared.digest if declared else "", found
 

@@ -75,9 +75,10 @@ class _Ledger:
     def finished(self, outcome: Outcome) -> None:
         """A change came to its end, or its procedure began."""
         self.watch.finished(outcome)
-        freed = self.left.intersection(outcome.change.members)
-        self.left.difference_update(freed)
-        self.state.busy.difference_update(freed)
+        for key in outcome.change.members:
+            if key in self.left:
+                self.left.remove(key)
+                self.state.busy.discard(key)
         self.aftermath.of(outcome)
 
 
@@ -174,7 +175,7 @@ class Passes:
         state.refused, state.stopped = plan.halted, tuple(plan.stopped)
         self._aftermath.replan_all(plan.changes)
         state.telemetry.refused(reason.code for reason in plan.refused)
-        state.telemetry.planned(_by_action(plan.changes))
+        state.telemetry.planned(Counter((change.key.kind, change.action) for change in plan.changes))
         state.board.full_plan(counts=plan.summary, refused=plan.refused, fingerprint=plan.fingerprint)
         for _ in state.board.looking(desired, planned.live, (*plan.changes, *plan.left)):
             await asyncio.sleep(0)  # whoever renews the lease needs this loop
@@ -306,11 +307,3 @@ def _count(report: _Report, outcomes: Collection[Outcome]) -> None:
         report.result = "error"
     elif outcomes and report.result == "noop":
         report.result = "success"
-
-
-def _by_action(changes: Collection[Change]) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
-    for change in changes:
-        pair = change.key.kind, change.action.value
-        counts[pair] = counts.get(pair, 0) + 1
-    return counts

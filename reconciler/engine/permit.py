@@ -5,9 +5,8 @@ Invariant: what the manifests say of other keys takes no right away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 
 from reconciler.engine.ports import Lease
 from reconciler.engine.state import State
@@ -16,8 +15,6 @@ from reconciler.errors import LeaseLost, NotSent, Refused
 from reconciler.model.common import Intent
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-
-_LIVE_KEY = attrgetter("live_key")
 
 Wanted = Mapping[Key, tuple[str, Intent] | None]
 """What is declared under a key; None: nothing."""
@@ -57,8 +54,7 @@ class OfTerm:
     """The one in which it was looked at."""
     desired: Desired
     """What was wanted then."""
-    keys: tuple[Key, ...]
-    """Live keys."""
+    keys: Collection[Key]
 
     def check(self) -> None:
         """Raises what `Right` raises, LeaseLost when others may have written since, Refused when something else is wanted."""
@@ -73,15 +69,10 @@ class OfTerm:
 
 def permits(lease: Lease, state: State, term: int, desired: Desired) -> PermitOf:
     """Rights to what a plan for these manifests is about."""
-    return lambda keys: OfTerm(lease, state, term, desired, tuple(map(_LIVE_KEY, keys)))
+    return lambda keys: OfTerm(lease, state, term, desired, keys)
 
 
 def wanted_of(desired: Desired, keys: Iterable[Key]) -> Wanted:
-    """What the manifests want these live keys to be."""
-    return dict(_wanted(desired, keys))
-
-
-def _wanted(desired: Desired, keys: Iterable[Key]) -> Iterator[tuple[Key, tuple[str, Intent] | None]]:
-    for key in keys:
-        declared = desired.resources.get(key) or desired.resources.get(key.resource_key)
-        yield key, (declared.digest, declared.intent) if declared is not None else None
+    """What the manifests want these to be, by live key."""
+    found = ((key.live_key, desired.under(key.live_key)) for key in keys)
+    return {key: (declared.digest, declared.intent) if declared is not None else None for key, declared in found}

@@ -14,11 +14,12 @@ from typing import Any
 import structlog
 
 from reconciler.engine.backoff import Backoff
+from reconciler.engine.echo import NormalOf
 from reconciler.engine.judging import Given
 from reconciler.engine.outcome import Later, No, Result, result_of
 from reconciler.engine.ports import Ports
 from reconciler.engine.turns import Rank
-from reconciler.engine.writes import NormalOf, Order, PermitOf
+from reconciler.engine.writes import Order, PermitOf
 from reconciler.errors import LeaseLost, Moved, NatsError, Refused
 from reconciler.model import units
 from reconciler.procedures.looks import Looking

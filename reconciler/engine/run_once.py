@@ -16,7 +16,6 @@ from typing import cast
 
 from reconciler import __version__
 from reconciler.engine.assembly import make_state
-from reconciler.engine.dependencies import identity
 from reconciler.engine.outcome import After, Later, No, Outcome, Verdict, Word, verdict
 from reconciler.engine.outgoing import Noted
 from reconciler.engine.passes import Passes
@@ -96,7 +95,7 @@ class _Apply:
     def __init__(self, planned: Planned, ports: Ports, options: ApplyOptions) -> None:
         self._planned = planned
         self._clock, self._observer = ports.clock, ports.observer
-        self._reviewed = {identity(change.key): change for change in planned.plan.changes}
+        self._reviewed = {change.key.live_key: change for change in planned.plan.changes}
         process = Process(pid=os.getpid(), host=socket.gethostname(), version=__version__, owner=planned.rules.owner)
         state = self._state = make_state(
             DaemonOptions(concurrency=options.concurrency),
@@ -313,7 +312,7 @@ def _is_unknown(change: Change) -> bool:
 
 def follows(change: Change, reviewed: Mapping[Key, Change]) -> bool:
     """Whether it is part of what was reviewed (by identity); a removal only if it was to be one."""
-    shown = reviewed.get(identity(change.key))
+    shown = reviewed.get(change.key.live_key)
     if shown is None:
         remade = reviewed.get(change.key.stream_key)
         return change.action is Action.CREATE and remade is not None and remade.action is Action.RECREATE

@@ -163,9 +163,7 @@ class State:
 
     def resource(self, key: Key) -> Declared | None:
         """What is declared under this live key."""
-        if self.declared is None:
-            return None
-        return self.declared.resources.get(key) or self.declared.resources.get(key.resource_key)
+        return self.declared.under(key) if self.declared is not None else None
 
     def concerns(self, key: Key) -> bool:
         """Whether a change of this live key matters to us."""

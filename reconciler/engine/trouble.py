@@ -6,7 +6,7 @@ Invariant: nothing is given up silently: each key in here is shown as `Error`, w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.engine.backoff import Backoff
@@ -81,10 +81,11 @@ class Trouble:
         self._backoff.forget_all()
         self._refused.clear()
 
-    def keep(self, keys: Container[Key]) -> None:
+    def keep(self, keys: Iterable[Key]) -> None:
         """Forgets all other keys: they are as they should be."""
-        for key in [key for key in self._keys() if key not in keys]:
-            self.forget(key)
+        if troubled := self._keys():
+            for key in troubled.difference(keys):
+                self.forget(key)
 
     def _keys(self) -> set[Key]:
         return {key for key in (*self._backoff.troubled(), *self._refused) if isinstance(key, Key)}

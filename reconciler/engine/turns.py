@@ -72,9 +72,8 @@ class Turns:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody has a turn, or waits for one."""
-        lines = (self._slow, *self._lines)
-        return self._taken or any(not waiting.cancelled() for line in lines for waiting in line)
+        """Whether somebody has a turn, or waits for one: then somebody else has it."""
+        return self._taken
 
     async def take(self, rank: Rank, *, slow: bool = False) -> Turn:
         """Returns when it is the caller's turn; a slow one is for who is known to need long."""

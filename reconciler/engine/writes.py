@@ -18,7 +18,7 @@ silence in one place never stops another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,26 +26,19 @@ from typing import Any, Protocol
 import orjson
 
 from reconciler.engine.alarms import Alarms, Within
+from reconciler.engine.echo import NormalOf, differs, shows
 from reconciler.engine.ports import Clock, LiveReader, LiveWriter
 from reconciler.engine.throttle import Throttle
 from reconciler.engine.turns import Elsewhere, Rank, Turn, Turns
 from reconciler.errors import NatsError, NoAnswer, Rewritten, Unsettled
 from reconciler.model.identity import Key
-from reconciler.model.marker import read_marker
 from reconciler.model.normal import Config
 from reconciler.plan.display import spec_model, yaml_path
 from reconciler.procedures.requests import (
-    Absent,
     ConsumerInfo,
-    CreateConsumer,
-    CreateStream,
-    DeleteConsumer,
-    DeleteStream,
-    Fact,
     PauseConsumer,
+    Put,
     StreamInfo,
-    UpdateConsumer,
-    UpdateStream,
     Write,
     changed_by,
     changes_what_exists,
@@ -64,14 +57,10 @@ _AGAIN = 0.5
 _LEARNING = 0.2
 """How much the last look counts."""
 
-_Put = CreateStream | UpdateStream | CreateConsumer | UpdateConsumer
-
 NOTHING = nullcontext()
 """Entered where nothing is to be done around a write."""
 
 Reply = dict[str, Any]
-NormalOf = Callable[[Key, Config], Config]
-"""The normal form of a configuration by the defaults that hold where this key lives."""
 
 
 class Permit(Protocol):
@@ -82,7 +71,7 @@ class Permit(Protocol):
         ...
 
 
-PermitOf = Callable[[Iterable[Key]], Permit]
+PermitOf = Callable[[Collection[Key]], Permit]
 """The right to write to these keys."""
 
 
@@ -208,7 +197,6 @@ class Writes:
             await self._turns.eased.wait()
         self._creating += creates
         try:
-            order.permit.check()
             await self._pace.take()
             judged = await order.judge.judged(write) if key in self._silent else write
             reply = await self._sent(key, judged, order) if judged is not None else None
@@ -217,6 +205,8 @@ class Writes:
             if creates:
                 self._turns.eased.set()
         self._silent.discard(key)
+        if reply is not None and differs(judged, reply):
+            await self._believe(judged, reply["config"], order.normal)
         return reply
 
     async def _change(self, key: Key, write: Write, order: Order) -> Reply | None:
@@ -246,7 +236,7 @@ class Writes:
             with Within(self._alarms, slow or self._patience(key.domain)):
                 judged = await order.judge.judged(write)
             self._learn(key, self._clock.monotonic() - started)
-            reply = await self._sent(key, judged, order, turn) if judged is not None else None
+            reply = await self._changed(key, judged, order, turn) if judged is not None else None
         finally:
             turn.give_back()
         self._silent.discard(key)
@@ -269,34 +259,41 @@ class Writes:
             raise
         return turn
 
-    async def _sent(self, key: Key, write: Write, order: Order, turn: Turn | None = None) -> Reply:
-        order.permit.check()
-        with Elsewhere(self._alarms, self._late, key.domain, turn) if turn is not None else NOTHING:
+    async def _changed(self, key: Key, write: Write, order: Order, turn: Turn) -> Reply:
+        """Gives the turn back as soon as there is an answer."""
+        with Elsewhere(self._alarms, self._late, key.domain, turn):
             try:
-                with self._witness.expecting(write):
-                    reply = await self._writer.write(write, order.level)
-            except NatsError as error:
-                if isinstance(error, NoAnswer):
-                    self._silent.add(key)
-                    if turn is not None:
-                        self._settle(write, order)
-                self._witness.unsure(key)
+                reply = await self._sent(key, write, order)
+            except NoAnswer:
+                self._settle(write, order)
                 raise
-        self._witness.wrote(write, reply)
-        if turn is not None:
-            turn.give_back()
-            await asyncio.sleep(0)  # whoever is next asks what is there, and while that is on its way, this is worked up
-        if isinstance(write, _Put) and not _repeats(sent := orjson.loads(write.config), reply["config"]):
-            await self._believe(changed_by(write), sent, reply["config"], order.normal)
+        turn.give_back()
+        await asyncio.sleep(0)  # whoever is next asks what is there, and while that is on its way, this is worked up
+        if differs(write, reply):
+            await self._believe(write, reply["config"], order.normal)
         return reply
 
-    async def _believe(self, key: Key, sent: Config, echoed: Config, normal: NormalOf) -> None:
+    async def _sent(self, key: Key, write: Write, order: Order) -> Reply:
+        order.permit.check()
+        try:
+            with self._witness.expecting(write):
+                reply = await self._writer.write(write, order.level)
+        except NatsError as error:
+            if isinstance(error, NoAnswer):
+                self._silent.add(key)
+            self._witness.unsure(key)
+            raise
+        self._witness.wrote(write, reply)
+        return reply
+
+    async def _believe(self, write: Put, echoed: Config, normal: NormalOf) -> None:
         """An echo that differs from what was sent is not believed until INFO says the same.
 
         2.11, and any server with `strict: false`, drop fields they do not know without a word; only the echo shows it. But the
         first update of a consumer after a start of the server echoes what was there before.
         """
-        wanted, stored = normal(key, sent), normal(key, echoed)
+        key = changed_by(write)
+        wanted, stored = normal(key, orjson.loads(write.config)), normal(key, echoed)
         if wanted == stored:
             return
         fact = await self.reader.read(info_of(key))
@@ -353,7 +350,7 @@ class Writes:
             fact = await self.reader.read(info_of(changed_by(write)))
         except NatsError:
             return None
-        return _shows(write, fact, order.normal)
+        return shows(write, fact, order.normal)
 
     def _patience(self, domain: str) -> float:
         """Seconds for which a look there may keep the turn."""
@@ -369,31 +366,3 @@ class Writes:
 def info_of(key: Key) -> ConsumerInfo | StreamInfo:
     """The question what is there now."""
     return ConsumerInfo(key) if key.kind == "Consumer" else StreamInfo(key)
-
-
-def same(key: Key, config: bytes, live: Config, normal: NormalOf) -> bool:
-    """Whether the live configuration is this one already, marker included."""
-    sent = orjson.loads(config)
-    marked = read_marker(sent.get("metadata")) == read_marker(live.get("metadata"))
-    return marked and normal(key, sent) == normal(key, live)
-
-
-def _repeats(sent: Config, echoed: Config) -> bool:
-    """Whether all that was sent came back as it was; what the server has filled in is nobody's loss."""
-    for name, value in sent.items():
-        if echoed.get(name) != value and not (
-            name == "metadata" and (value or {}).items() <= (echoed.get("metadata") or {}).items()
-        ):
-            return False
-    return True
-
-
-def _shows(write: Write, fact: Fact, normal: NormalOf) -> bool:
-    """Whether this is how things are after the write."""
-    match write:
-        case UpdateStream(key, config) | UpdateConsumer(key, config):
-            return isinstance(fact, dict) and same(key, config, fact["config"], normal)
-        case DeleteStream() | DeleteConsumer():
-            return isinstance(fact, Absent)
-        case _:
-            return False

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.overhearing import Limits, Listener, Overhearing
@@ -61,7 +61,7 @@ class Home:
 
     def key(self, key: Key) -> Key:
         """The key with its domain left out if that is home."""
-        return replace(key, domain="") if key.domain and key.domain == self.domain else key
+        return key._replace(domain="") if key.domain and key.domain == self.domain else key
 
 
 def domain_in(data: bytes) -> str:

@@ -154,11 +154,13 @@ class JetStreamApi:
 
     def create_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> Awaitable[dict[str, Any]]:
         """Creates a consumer; one that exists with another config is an error (10148)."""
-        return self._put_consumer(stream, name, "create", config, level)
+        body = consumer_request(stream, "create", config)
+        return self.call(f"CONSUMER.CREATE.{stream}.{name}", body, write=True, level=level)
 
     def update_consumer(self, stream: str, name: str, config: Document | bytes, *, level: int = 0) -> Awaitable[dict[str, Any]]:
         """Replaces a consumer's whole config; a missing one is an error (10149)."""
-        return self._put_consumer(stream, name, "update", config, level)
+        body = consumer_request(stream, "update", config)
+        return self.call(f"CONSUMER.CREATE.{stream}.{name}", body, write=True, level=level)
 
     async def delete_consumer(self, stream: str, name: str, *, level: int = 0) -> dict[str, Any]:
         """Deletes a consumer with its position."""
@@ -204,12 +206,6 @@ class JetStreamApi:
             return await self.call_raw(operation, {"offset": offset})
 
         return pages(fetch, self.budget, expected)
-
-    def _put_consumer(
-        self, stream: str, name: str, action: str, config: Document | bytes, level: int
-    ) -> Awaitable[dict[str, Any]]:
-        body = consumer_request(stream, action, config)
-        return self.call(f"CONSUMER.CREATE.{stream}.{name}", body, write=True, level=level)
 
 
 def consumer_request(stream: str, action: str, config: Document | bytes) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.jetstream.advisories import AUDITED, Home, OwnWrites, advisories
 from reconciler.jetstream.audit import Audit, AuditListener, AuditMode, Heard
@@ -102,6 +102,6 @@ class Hints:
     def _hint(self, key: Key, author: Author | None) -> None:
         wants = self._listener.wants
         if not key.domain and not wants(key):
-            key = replace(key, domain=self._home.domain)
+            key = key._replace(domain=self._home.domain)
         if wants(key):
             self._listener.on_hint(Hint(key, author))

@@ -19,6 +19,7 @@ from reconciler.procedures.requests import (
     DeleteStream,
     PauseConsumer,
     PurgeStream,
+    Put,
     ResetConsumer,
     UpdateConsumer,
     UpdateStream,
@@ -29,7 +30,6 @@ from reconciler.procedures.requests import (
 
 _OfStream = CreateStream | UpdateStream | DeleteStream | PurgeStream
 _OfConsumer = CreateConsumer | UpdateConsumer | DeleteConsumer | PauseConsumer | ResetConsumer
-_Put = CreateStream | UpdateStream | CreateConsumer | UpdateConsumer
 _AROUND = 4096
 """More bytes than a request takes beside its configuration: a name has at most 255 characters."""
 
@@ -43,9 +43,11 @@ class JetStreamWriter:
 
     def fits(self, write: Write, level: int = 0) -> None:
         """Raises TooLarge for what the server would cut the connection for."""
+        if not isinstance(write, Put):
+            return
         key = changed_by(write)
         most = self._api_of(key.domain).connection.server.max_payload
-        if not most or len(_config(write)) + _AROUND <= most:
+        if not most or len(write.config) + _AROUND <= most:
             return  # nearly always
         size = size_of(_body(write), level)
         if size > most:
@@ -59,13 +61,8 @@ class JetStreamWriter:
         return _write_consumer(api_of(write.consumer.domain), write, level)
 
 
-def _config(write: Write) -> bytes:
-    """The configuration that is sent; empty where there is none."""
-    return write.config if isinstance(write, _Put) else b""
-
-
-def _body(write: Write) -> bytes:
-    """What is sent, where that may be much."""
+def _body(write: Put) -> bytes:
+    """What is sent."""
     match write:
         case CreateStream(_, config) | UpdateStream(_, config):
             return config
@@ -73,8 +70,6 @@ def _body(write: Write) -> bytes:
             return consumer_request(key.stream, "create", config)
         case UpdateConsumer(key, config):
             return consumer_request(key.stream, "update", config)
-        case _:
-            return b""
 
 
 def _write_stream(api: JetStreamApi, write: _OfStream, level: int) -> Awaitable[dict[str, Any]]:

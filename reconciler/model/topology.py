@@ -136,4 +136,4 @@ def arranged(
 
 def _local(key: Key, home: str) -> Key:
     """One key for one stream: the domain that is connected to has no name in keys, whoever names it."""
-    return replace(key, domain="") if home and key.domain == home else key
+    return key._replace(domain="") if home and key.domain == home else key

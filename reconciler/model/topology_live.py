@@ -101,7 +101,7 @@ class _View:
 
     def _here(self, key: Key) -> Key:
         """The key under which a snapshot knows it: there, the domain that is connected to has no name."""
-        return replace(key, domain="") if key.domain == self.live.server.domain else key
+        return key._replace(domain="") if key.domain == self.live.server.domain else key
 
     def _look(self, edge: Edge, info: Config, entry: Entry, durable: Key | None) -> Look:
         origin = origin_of(entry, edge.aggregate.domain)

@@ -65,7 +65,7 @@ def _stream(text: str) -> Key:
     """The stream behind a key as it is printed; before the name, which has no slash, an import may have some."""
     before, _, name = text.rpartition("/")
     domain, _, kind = before.rpartition(":")
-    return replace(Key.parse(f"{kind}/{name}"), domain=domain).stream_key
+    return Key.parse(f"{kind}/{name}")._replace(domain=domain).stream_key
 
 
 def edge_of(aggregate: Key, config: Config, entry: Entry, durable: Config) -> Edge:

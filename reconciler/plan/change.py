@@ -215,7 +215,7 @@ class Plan:
         """How many changes of each action, and how many resources are as declared."""
         counts = dict.fromkeys(SUMMARY, 0)
         for change in self.changes:
-            counts[change.action.value] += 1
+            counts[change.action] += 1
         return counts | {"unchanged": self.unchanged}
 
     @property

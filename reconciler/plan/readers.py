@@ -253,7 +253,7 @@ def recreated(scene: Scene, reader: Reader) -> Reader:
     if copied.seq <= info["state"]["last_seq"] and units.parse_time(info["created"]) <= units.parse_time(copied.time):
         return reader
     name = f"{target.key.name}-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
-    key = replace(target.key, name=name)
+    key = target.key._replace(name=name)
     wire = orjson.dumps({**target.wire, "name": name, "durable_name": name})
     wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
     return replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted, old=None)

@@ -45,7 +45,7 @@ def hold_key(consumer: Key) -> Key:
     name = HOLD_PREFIX + consumer.name
     if len(name) > MAX_NAME:
         name = HOLD_PREFIX + hashlib.blake2b(consumer.name.encode(), digest_size=16).hexdigest()
-    return replace(consumer, name=name)
+    return consumer._replace(name=name)
 
 
 def held_consumer(hold: Key, config: Mapping[str, Any]) -> Key | None:
@@ -54,7 +54,7 @@ def held_consumer(hold: Key, config: Mapping[str, Any]) -> Key | None:
     if seen.journal is None or (seen.journal.name, seen.journal.step) != (NAME, HOLD):
         return None
     name = seen.data.get("consumer")
-    return replace(hold, name=name) if isinstance(name, str) else None
+    return hold._replace(name=name) if isinstance(name, str) else None
 
 
 @dataclass(frozen=True, slots=True)

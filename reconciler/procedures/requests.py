@@ -172,15 +172,20 @@ Write = (
 )
 
 
-_OfStream = CreateStream | UpdateStream | DeleteStream | PurgeStream
+Put = CreateStream | UpdateStream | CreateConsumer | UpdateConsumer
+"""Carries a whole configuration."""
+
+# Tuples: asked for each write, and a union takes three times as long.
+_OF_STREAM = (CreateStream, UpdateStream, DeleteStream, PurgeStream)
+_CREATES = (CreateStream, CreateConsumer)
 
 
 def changed_by(write: Write) -> Key:
     """What a write changes."""
-    return write.stream if isinstance(write, _OfStream) else write.consumer
+    return write.stream if isinstance(write, _OF_STREAM) else write.consumer
 
 
 def changes_what_exists(write: Write) -> bool:
     """Whether it could take back, late, what somebody else has done since; a pause ends by itself, and a resume does not."""
-    creates = isinstance(write, CreateStream | CreateConsumer)
+    creates = isinstance(write, _CREATES)
     return not creates and not (isinstance(write, PauseConsumer) and write.until)

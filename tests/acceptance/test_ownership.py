@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Verdict, apply_plan, make_plan, remember
+from reconciler.engine import ApplyOptions, Recollection, Verdict, apply_plan, make_plan
 from reconciler.model.desired import Desired
-from reconciler.plan.change import NO_MEMORY, Action, Cause, Rules
+from reconciler.plan.change import Action, Cause, Rules
 from tests.support.account.wire import Json, Wire
 from tests.support.clock.until import until
 from tests.support.daemon.command import Command
@@ -180,9 +180,10 @@ async def test_a_marker_that_is_wiped_while_we_watch_comes_back(engine: Engine, 
     desired = load(tmp_path, *MINE).desired
     first = await make_plan(desired, Rules(), engine.ports.reader)
     await apply_plan(first, engine.ports, ApplyOptions(timeout=20.0))
-    seen = remember(NO_MEMORY, (await make_plan(desired, Rules(), engine.ports.reader)).live, "default")
+    seen = Recollection("default")
+    seen.learn((await make_plan(desired, Rules(), engine.ports.reader)).live)
     await wipe(wire)
-    planned = await make_plan(desired, Rules(), engine.ports.reader, seen)
+    planned = await make_plan(desired, Rules(), engine.ports.reader, seen.memory)
     assert [(change.action, change.cause) for change in planned.plan.changes] == [(Action.UPDATE, Cause.DRIFT)] * 2
     assert [[field.path for field in change.fields] for change in planned.plan.changes] == [["maxAge"], []]
     assert (await apply_plan(planned, engine.ports, ApplyOptions(timeout=20.0))).verdict is Verdict.IN_PLACE

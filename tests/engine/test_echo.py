@@ -8,7 +8,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from reconciler.engine.echo import patch_of, patch_of_fact
+from reconciler.engine.echo import differs, patch_of, patch_of_fact
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.reader import JetStreamReader
@@ -197,6 +197,27 @@ def test_what_was_asked_is_shown_as_it_was_said() -> None:
 def test_only_an_answer_that_repeats_what_was_sent_is_believed(echoed: dict[str, Any], shown: bool) -> None:
     for write in (CreateConsumer(BILLING.key, _wire(marked(BILLING))), UpdateConsumer(BILLING.key, _wire(marked(BILLING)))):
         assert (patch_of(write, consumer_info("ORDERS", echoed), NOW) is not None) is shown
+
+
+@pytest.mark.parametrize(
+    ("changed", "noticed"),
+    [
+        ({}, False),
+        ({"num_replicas": 0, "metadata": {**marked(BILLING)["metadata"], "_nats.ver": "2.15.1"}}, False),
+        ({"durable_name": "another"}, True),
+        ({"durable_name": None}, True),
+        ({"metadata": {}}, True),
+        ({"metadata": None}, True),
+        ({"metadata": {**marked(BILLING)["metadata"], "reconciler.spec": "another"}}, True),
+    ],
+    ids=["nothing", "what servers add", "a field", "a field is gone", "no metadata", "none at all", "another mark"],
+)
+def test_an_answer_without_all_that_was_sent_is_noticed(changed: dict[str, Any], noticed: bool) -> None:
+    sent = marked(BILLING)
+    echoed = {name: value for name, value in {**sent, **changed}.items() if value is not None}
+    for write in (CreateConsumer(BILLING.key, _wire(sent)), UpdateConsumer(BILLING.key, _wire(sent))):
+        assert differs(write, {"config": echoed}) is noticed
+    assert not differs(DeleteConsumer(BILLING.key), {"success": True})
 
 
 @pytest.mark.parametrize("write", [DeleteConsumer(BILLING.key), DeleteStream(ORDERS.key)])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Verdict, Word, apply_plan, make_plan, remember
+from reconciler.engine import ApplyOptions, Recollection, Verdict, Word, apply_plan, make_plan
 from reconciler.errors import NoAnswer
 from reconciler.model.common import Intent
 from reconciler.plan.change import Rules
@@ -201,11 +201,12 @@ async def test_a_floor_of_another_stream_of_that_name_means_nothing(engine: Engi
     await wire.publish("s.a", 5)
     await _kept(wire, "S", "c")
     before = await engine.plan(work, reader)
-    memory = remember(before.memory, before.live, "default")
+    recollection = Recollection("default")
+    recollection.learn(before.live)
     await wire.expect("STREAM.DELETE.S")
     await engine.apply(work)
     await wire.publish("s.a", 8)
-    planned = await make_plan(desired(work, reader), Rules(), engine.ports.reader, memory)
+    planned = await make_plan(desired(work, reader), Rules(), engine.ports.reader, recollection.memory)
     await apply_plan(planned, engine.ports, ApplyOptions(timeout=20.0))
     assert await _kept(wire, "S", "c") == set(range(1, 9))
 

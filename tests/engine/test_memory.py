@@ -9,11 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine import forget, remember
 from reconciler.engine.memory import Recollection
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, Patch
-from reconciler.plan.change import NO_MEMORY
+from reconciler.plan.change import NO_MEMORY, Memory
 from tests.support.values.build import NOW, OLD, consumer, consumer_info, live, marked, stream, stream_info
 
 ORDERS = stream("ORDERS")
@@ -27,25 +26,9 @@ SEEN = live(
 
 
 def test_owners_and_floors_of_what_is_ours_are_remembered() -> None:
-    memory = remember(NO_MEMORY, SEEN, "default")
-    assert memory.owned == {ORDERS.key: ORDERS.digest, BILLING.key: BILLING.digest}
-    assert memory.floors == {BILLING.key: 41}
-
-
-def test_a_floor_outlives_its_consumer_but_ownership_does_not() -> None:
-    memory = remember(remember(NO_MEMORY, SEEN, "default"), live(stream_info(marked(ORDERS))), "default")
-    assert memory.owned == {ORDERS.key: ORDERS.digest}
-    assert memory.floors == {BILLING.key: 41}
-
-
-def test_silence_changes_no_memory() -> None:
-    before = remember(NO_MEMORY, SEEN, "default")
-    assert remember(before, live(unknown={Key("Stream", "*"): "no answer"}), "default") == before
-
-
-def test_what_we_removed_ourselves_is_forgotten() -> None:
-    memory = forget(remember(NO_MEMORY, SEEN, "default"), [BILLING.key])
-    assert (memory.owned, memory.floors) == ({ORDERS.key: ORDERS.digest}, {})
+    memory = _recollection().memory
+    assert dict(memory.owned) == {ORDERS.key: ORDERS.digest, BILLING.key: BILLING.digest}
+    assert dict(memory.floors) == {BILLING.key: 41}
 
 
 STREAMS, CONSUMERS = ("A", "B"), ("x", "y")
@@ -70,12 +53,26 @@ def _lives(draw: st.DrawFn) -> Live:
     return live(*infos, unknown=unknown)
 
 
+def _remembered(memory: Memory, seen: Live) -> Memory:
+    """The memory after this snapshot, made anew from all of it; of what did not answer, the old memory stays."""
+    owned = {key: spec for key, spec in memory.owned.items() if seen.why_unknown(key)}
+    created = {**memory.created, **{key: found.info["created"] for key, found in seen.streams.items()}}
+    floors = {key: at for key, at in memory.floors.items() if created.get(key.stream_key) == memory.created.get(key.stream_key)}
+    owned |= {key: found.spec for key, found in seen.streams.items() if found.owner == "default"}
+    for stream_key, consumers in seen.consumers.items():
+        for name, found in consumers.items():
+            if found.owner == "default":
+                key, info = Key("Consumer", name, stream_key.name, stream_key.domain), found.info
+                owned[key], created[key], floors[key] = found.spec, info["created"], info["ack_floor"]["stream_seq"]
+    return Memory(owned, floors, created)
+
+
 @given(st.lists(st.tuples(_lives(), st.booleans()), min_size=1, max_size=5))
 def test_a_recollection_knows_what_snapshots_are_remembered_as_and_who_was_ours_before(looks: list[tuple[Live, bool]]) -> None:
     recollection, memory = Recollection("default"), NO_MEMORY
     ever: set[Key] = set()
     for seen, whole in looks:
-        memory = remember(memory, seen, "default")
+        memory = _remembered(memory, seen)
         ever |= memory.owned.keys()
         if whole:
             recollection.learn(seen)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import orjson
 
-from reconciler.engine import make_plan, remember
+from reconciler.engine import Recollection, make_plan
 from reconciler.manifests.loader import Loader
-from reconciler.plan.change import NO_MEMORY, Rules
+from reconciler.plan.change import Rules
 from tools.bench.measure import Measure, rounded
 from tools.bench.workload import connected, ports
 
@@ -47,15 +47,15 @@ async def _passes(url: str, manifests: str) -> dict[str, float]:
     """Each pass is made while the one before is still known, as in the daemon."""
     desired = Loader().load([manifests]).desired
     after_loading = peak()
-    known = NO_MEMORY
+    known = Recollection(Rules().owner)
     async with connected(url) as apis:
         reader = ports(apis).reader
         for _ in range(_PASSES):
-            planned = await make_plan(desired, Rules(), reader, known)
+            planned = await make_plan(desired, Rules(), reader, known.memory)
             if planned.plan.changes:
                 msg = f"this should be a no-op: {planned.plan.summary}"
                 raise RuntimeError(msg)
-            known = remember(known, planned.live, Rules().owner)
+            known.learn(planned.live)
     return {"after_loading": after_loading, "peak": peak()}
 
 

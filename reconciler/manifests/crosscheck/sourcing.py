@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -69,7 +68,7 @@ def _check_own_durable(declarations: Declarations, entry: Entry, domains: set[st
         return
     declared = declarations.by_key.get(key)
     if declared is None:
-        twins = (declarations.by_key.get(replace(key, domain=domain)) for domain in sorted(domains))
+        twins = (declarations.by_key.get(key._replace(domain=domain)) for domain in sorted(domains))
         twin = next(filter(None, twins), None)
         meant = f"; is {twin.key} ({twin.location}) in the wrong domain?" if twin else ""
         message = f"{key} is not declared here{meant or '; declare it, or say unmanaged: true'}"
