@@ -64,5 +64,5 @@ def patch_of_fact(key: Key, fact: Fact, at: int) -> Patch | None:
 
 def _says(key: Key, sent: Config, echoed: Config) -> bool:
     """Whether the server repeats what it was sent; by defaults of its own it may look different, which costs a read."""
-    marked = read_marker(sent.get("metadata")) == read_marker(echoed.get("metadata"))
+    marked = read_marker(sent.get("metadata"), key.mark) == read_marker(echoed.get("metadata"), key.mark)
     return marked and normal_form(key, sent) == normal_form(key, echoed)

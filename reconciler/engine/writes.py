@@ -374,7 +374,7 @@ def info_of(key: Key) -> ConsumerInfo | StreamInfo:
 def same(key: Key, config: bytes, live: Config, normal: NormalOf) -> bool:
     """Whether the live configuration is this one already, marker included."""
     sent = orjson.loads(config)
-    marked = read_marker(sent.get("metadata")) == read_marker(live.get("metadata"))
+    marked = read_marker(sent.get("metadata"), key.mark) == read_marker(live.get("metadata"), key.mark)
     return marked and normal(key, sent) == normal(key, live)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
-from reconciler.model.marker import Marker
+from reconciler.model.marker import Marker, with_mark
 from reconciler.model.normal import Config, canonical
 from reconciler.plan import diff
 from reconciler.plan.scene import Scene, Seen
@@ -34,7 +34,7 @@ class Difference:
         marker = replace(
             self.marker, owner=owner, spec=self.declared.digest, journal=None, pause_until=self.declared.intent.pause_until
         )
-        return with_marker(self.config, marker)
+        return with_marker(self.declared.key, self.config, marker)
 
 
 def within_limits(scene: Scene, key: Key, config: Config) -> Config:
@@ -46,17 +46,17 @@ def within_limits(scene: Scene, key: Key, config: Config) -> Config:
     return {"max_ack_pending": most, **config} if most and config.get("ack_policy", "none") != "none" else config
 
 
-def with_marker(config: Config, marker: Marker) -> bytes:
+def with_marker(key: Key, config: Config, marker: Marker) -> bytes:
     """A wire configuration with the marker in its metadata, as canonical JSON."""
-    metadata = {**(config.get("metadata") or {}), **marker.to_metadata()}
-    return canonical({**config, "metadata": metadata})
+    return canonical({**config, "metadata": with_mark(config.get("metadata"), marker, key.mark)})
 
 
 def compare(scene: Scene, declared: Declared, seen: Seen) -> Difference:
     """The difference, with what must be carried over from live already in place."""
     key, live_config, marker = declared.key, seen.config, seen.marker
     config = declared.config
-    residue = diff.kept_residue(scene.normal(key, config), marker.residue) if marker.residue else ()
+    before = scene.normal(key, live_config) if marker.residue else {}
+    residue = diff.kept_residue(scene.normal(key, config), before, marker.residue) if marker.residue else ()
     config = within_limits(scene, key, diff.effective(key, config, live_config, declared.intent.ignore, residue))
     wanted, live = scene.normal(key, config), scene.normal(key, live_config)
     for name in [name for name in live if name not in wanted and _unknown(key, name)]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.model import units
-from reconciler.model.marker import Residue
 from reconciler.model.normal import normal_consumer
+from reconciler.model.residue import BY_SEQUENCE, Residue
 from reconciler.procedures.consumer import (
     ConsumerSeen,
     ConsumerTarget,
@@ -62,7 +62,7 @@ def create(name: str, target: ConsumerTarget, where: Place) -> Do:
         config = target.with_residue(_residue(target, where.start)).wire
     until = where.time + 2 * target.deadline
     journal = target.journal(name, step, {"start": where.start, **choice(until)})
-    paused = encode_paused(config, journal, target.marker.owner, until)
+    paused = encode_paused(target.key, config, journal, target.marker.owner, until)
     return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH, final=True)
 
 
@@ -85,7 +85,7 @@ def finish(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
 def _final(target: ConsumerTarget, seen: ConsumerSeen) -> bytes:
     """What it shall carry for good; a target that changed meanwhile beyond a plain update is left to the next plan."""
     reachable = not immutable_differences(seen.config, target) and not new_filters(target, seen)
-    return target.with_residue(seen.marker.residue).config if reachable else encode(seen.config, None)
+    return target.with_residue(seen.marker.residue).config if reachable else encode(target.key.mark, seen.config, None)
 
 
 def _movable(target: ConsumerTarget, where: Place) -> bool:
@@ -103,5 +103,5 @@ def _movable(target: ConsumerTarget, where: Place) -> bool:
 def _residue(target: ConsumerTarget, start: int) -> tuple[Residue, ...]:
     """The fields in which a consumer created at `start` differs from the manifest, as normal forms show them."""
     declared: Mapping[str, Any] = normal_consumer(target.wire)
-    live = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+    live = {"deliver_policy": BY_SEQUENCE, "opt_start_seq": start}
     return tuple(Residue(name, live.get(name), declared.get(name)) for name in _PLACE if live.get(name) != declared.get(name))

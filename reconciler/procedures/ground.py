@@ -104,14 +104,14 @@ class Ground:
         """Make a durable that waits, paused, to be taken into use."""
         until = self.now + FAR
         known = {**data, "made": True, "stream": str(self.view.stream), **choice(until)}
-        config = encode_paused(target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
+        config = encode_paused(target.key, target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
         return self.do(CreateConsumer(target.key, config), f"create {target.key.name}, paused")
 
     def note(self, key: Key, config: Config, step: str, data: Mapping[str, Any], title: str) -> Do:
         """Write a journal into a durable."""
-        target = ConsumerTarget(key=key, config=encode(config, None), level=0)
+        target = ConsumerTarget(key=key, config=encode(key.mark, config, None), level=0)
         journal = target.journal(NAME, step, {**data, "stream": str(self.view.stream), **self._pause_of(key, step)})
-        return self.do(UpdateConsumer(key, encode(config, journal, target.marker.owner or self.view.owner)), title)
+        return self.do(UpdateConsumer(key, encode(key.mark, config, journal, target.marker.owner or self.view.owner)), title)
 
     def _pause_of(self, key: Key, step: str) -> Mapping[str, Any]:
         """What a journal says of the pause: it is a long one from `attach` on."""
@@ -136,11 +136,11 @@ class Ground:
         live, known = self.view.entry(self.slot), seen.data.get(ENTRY)
         if live and detached(live) and isinstance(known, dict) and seen.paused_as_chosen and seen.unacknowledged:
             return self.rested(known, max(seen.floor, int(seen.data.get(COPIED) or 0)))
-        target = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+        target = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
         data: dict[str, Any] = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
         data |= choice(seen.time + 2 * DEFAULT_DEADLINE)
-        journalled = encode(seen.config, target.journal(NAME, DRAIN, data), owner)
+        journalled = encode(key.mark, seen.config, target.journal(NAME, DRAIN, data), owner)
         held = self.memory.held if self.memory.held.of == key.name else Held(of=key.name)
         found = hold(key, seen, journalled, self.now, held)
         if isinstance(found, int):

@@ -88,7 +88,8 @@ class MigrateSource:
         reads: tuple[Read, ...] = (StreamInfo(self.key), *map(ConsumerInfo, self.touches))
         if any(read not in observation.facts for read in reads):
             return Ask(reads, course)
-        view = View(self.key, observation.facts, observation.now, read_marker(self.stream.wire.get("metadata")).owner)
+        owner = read_marker(self.stream.wire.get("metadata"), self.key.mark).owner
+        view = View(self.key, observation.facts, observation.now, owner)
         for number, slot in enumerate(self.slots):
             ground = Ground(slot, view, _led(slot, view, course.slots.get(number, Memory())), reads)
             step = _take_back(ground) if course.giving_up else _next(ground)
@@ -106,7 +107,7 @@ class MigrateSource:
         if view.info is None:
             return Do(CreateStream(self.key, config), f"create {name}", memory)
         wanted = orjson.loads(config)
-        marked = read_marker(view.config.get("metadata")) == read_marker(wanted.get("metadata"))
+        marked = read_marker(view.config.get("metadata"), self.key.mark) == read_marker(wanted.get("metadata"), self.key.mark)
         if not marked or normal_stream(view.config, name) != normal_stream(wanted, name):
             return Do(UpdateStream(self.key, config), f"update {name}", memory)
         return Done(self.notes)
@@ -120,7 +121,7 @@ class MigrateSource:
         entries = list(config["sources"])
         for said, live in varied:
             entries = [live if same_entry(entry, said) else entry for entry in entries]
-        return canonical({**config, "sources": entries, "metadata": with_variations(config["metadata"], varied)})
+        return canonical({**config, "sources": entries, "metadata": with_variations(self.key, config["metadata"], varied)})
 
 
 def _led(slot: Slot, view: View, memory: Memory) -> Memory:

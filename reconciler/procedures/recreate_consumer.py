@@ -17,10 +17,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.model.identity import MAX_NAME, Key
+from reconciler.model.marker import read_marker
 from reconciler.model.normal import EVERYTHING
 from reconciler.model.subjects import covers
 from reconciler.procedures import arrival
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode, encode_paused
+from reconciler.procedures.consumer import (
+    ConsumerSeen,
+    ConsumerTarget,
+    added_filters,
+    arrived,
+    choice,
+    encode,
+    encode_paused,
+    journal_data,
+)
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
@@ -50,10 +60,10 @@ def hold_key(consumer: Key) -> Key:
 
 def held_consumer(hold: Key, config: Mapping[str, Any]) -> Key | None:
     """The consumer whose place this one keeps; None when it is no hold."""
-    seen = ConsumerSeen({"config": config})
-    if seen.journal is None or (seen.journal.name, seen.journal.step) != (NAME, HOLD):
+    journal = read_marker(config.get("metadata"), hold.mark).journal
+    if journal is None or (journal.name, journal.step) != (NAME, HOLD):
         return None
-    name = seen.data.get("consumer")
+    name = journal_data(journal).get("consumer")
     return replace(hold, name=name) if isinstance(name, str) else None
 
 
@@ -180,7 +190,7 @@ class RecreateConsumer:
     def _note(self, seen: ConsumerSeen, memory: Memory) -> Do:
         data = {"added": added_filters(self.target, seen), "continues": seen.journal.name if seen.journal else ""}
         data |= choice(seen.time + 2 * self.target.deadline)
-        config = encode(seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
+        config = encode(self.key.mark, seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
     def _searches(self, seen: ConsumerSeen) -> tuple[NextMessage, ...]:
@@ -203,7 +213,7 @@ class RecreateConsumer:
             "filter_subjects": [] if EVERYTHING in filters else filters,
         }
         journal = self.target.journal(NAME, HOLD, {"consumer": self.key.name, "start": start})
-        held = encode_paused(config, journal, self.target.marker.owner, seen.time + _FAR)
+        held = encode_paused(self.hold, config, journal, self.target.marker.owner, seen.time + _FAR)
         return Do(CreateConsumer(self.hold, held), f"create a hold at {start}", memory)
 
     def _start(self, hold: ConsumerSeen) -> int:

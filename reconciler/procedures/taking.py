@@ -57,7 +57,7 @@ def take(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> S
     if slot.durable and slot.durable.key == key and _may_change(seen, slot.durable, live, slot.wanted):
         target, wanted = slot.durable, slot.wanted
     elif live is not None and reads_through(live, key.name):
-        target, wanted = ConsumerTarget(key=key, config=encode(seen.config, None), level=0), live
+        target, wanted = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0), live
     else:
         return _abandon(ground, seen, key, live)
     if journal_of(seen) == RESUME:
@@ -75,7 +75,7 @@ def _may_change(seen: ConsumerSeen, target: ConsumerTarget, live: Config | None,
 def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> Step | None:
     """It was prepared, and is not wanted any more."""
     if live is not None and detached(live) == key.name:  # all that is known of its position is in its journal
-        as_it_is = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+        as_it_is = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         known = {ENTRY: seen.data.get(ENTRY)}
         noted = ground.note(key, seen.config, DRAIN, known, f"note that {key.name} is left")
         return (_positioned(ground, seen, as_it_is) if journal_of(seen) == ATTACH else None) or noted
@@ -208,7 +208,7 @@ def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         return ground.wait("the first messages are acknowledged", flowing_from=waiting, stood=stood)
     other = ground.slot.old
     left = drop(ground, other) if other and other != key else None
-    return left or ground.do(UpdateConsumer(key, encode(target.wire, None)), f"clear the journal of {key.name}")
+    return left or ground.do(UpdateConsumer(key, encode(key.mark, target.wire, None)), f"clear the journal of {key.name}")
 
 
 def drop(ground: Ground, key: Key) -> Step | None:

@@ -361,7 +361,8 @@ def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
     orders, gone = stream("ORDERS"), consumer("ORDERS", "billing", {}, Intent(state=State.ABSENT))
     journal = Journal("recreate-consumer", "hold", "x", '{"consumer":"billing","start":1}')
     hold = {"name": "_reconciler_hold_billing", "durable_name": "_reconciler_hold_billing"}
-    hold["metadata"] = Marker(owner="default", journal=journal).to_metadata()  # type: ignore[assignment]  # JSON
+    mark = "Consumer/ORDERS/_reconciler_hold_billing"
+    hold["metadata"] = Marker(owner="default", journal=journal, key=mark).to_metadata()  # type: ignore[assignment]  # JSON
     change = _one(plan(desired(orders, gone), live(stream_info(marked(orders)), consumer_info("ORDERS", hold)), Rules()))
     assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)
 

@@ -9,7 +9,7 @@ import pytest
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
-from reconciler.model.marker import Marker
+from reconciler.model.marker import Marker, with_mark
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
@@ -41,7 +41,8 @@ def durable_info(wanted: Desired, name: str = "c", source: str = "Stream/A") -> 
     """The durable as we would have left it."""
     durable = wanted.durables[C].declared
     marker = Marker(owner="default", spec=durable.digest, source=source)
-    return consumer_info("S", {**durable.config, "name": name, "durable_name": name, "metadata": marker.to_metadata()})
+    metadata = with_mark({}, marker, f"Consumer/S/{name}")
+    return consumer_info("S", {**durable.config, "name": name, "durable_name": name, "metadata": metadata})
 
 
 @pytest.mark.parametrize("level", [1, 3])
@@ -132,10 +133,17 @@ def test_a_durable_goes_with_a_change_of_its_stream_as_long_as_there_is_one() ->
     assert (alone.action, alone.needs) == (Action.DELETE, (A,))
 
 
-@pytest.mark.parametrize("source", ["Stream/A", "nonsense"], ids=["of a stream that is gone", "of a damaged marker"])
-def test_a_durable_that_nothing_can_read_any_more_is_an_ordinary_undeclared_consumer(source: str) -> None:
+def test_a_durable_whose_mark_makes_no_sense_is_not_removed_for_what_it_says() -> None:
     wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
-    state = live(stream_info(marked(origin())), durable_info(wanted, source=source))
+    state = live(stream_info(marked(origin())), durable_info(wanted, source="nonsense"))
+    change = change_of(C, desired(origin()), state, SYNC)
+    assert change is not None
+    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
+
+
+def test_a_durable_that_nothing_can_read_any_more_is_an_ordinary_undeclared_consumer() -> None:
+    wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
+    state = live(stream_info(marked(origin())), durable_info(wanted))
     change = change_of(C, desired(origin()), state, SYNC)
     assert change is not None
     assert change.action is Action.DELETE

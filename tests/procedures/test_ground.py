@@ -37,7 +37,8 @@ C = durable("c")
 def _seen(**data: Any) -> ConsumerSeen:
     """A durable with such a journal."""
     journal = Journal("migrate-source", "attach", "x", orjson.dumps(data).decode())
-    return ConsumerSeen({"config": {"durable_name": "c", "metadata": Marker(owner="default", journal=journal).to_metadata()}})
+    metadata = Marker(owner="default", journal=journal, key=C.mark).to_metadata()
+    return ConsumerSeen({"stream_name": "S", "name": "c", "config": {"durable_name": "c", "metadata": metadata}})
 
 
 def _ground(entry: dict[str, Any], copied: int = -1, *, retention: str = "limits", memory: Memory | None = None) -> Ground:

@@ -153,7 +153,7 @@ def test_below_level_4_the_difference_is_recorded_as_residue() -> None:
     run(RecreateConsumer(world.target("s.a", **CHANGE)), world.server)
     live = world.server.read_config(C)
     assert (live["deliver_policy"], live["opt_start_seq"]) == ("by_start_sequence", 2)
-    rows = {row.field: (row.live, row.declared) for row in read_marker(live["metadata"]).residue}
+    rows = {row.field: (row.live, row.declared) for row in read_marker(live["metadata"], C.mark).residue}
     assert rows == {"deliver_policy": ("by_start_sequence", None), "opt_start_seq": (2, None)}
 
 

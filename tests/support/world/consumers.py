@@ -23,8 +23,8 @@ from tests.support.world.server import ModelServer
 STREAM = Key("Stream", "S")
 C = Key("Consumer", "c", "S")
 OTHER = Key("Consumer", "other", "S")
-OWNED = Marker(owner="test", spec="old").to_metadata()
-TARGETED = Marker(owner="test", spec="new").to_metadata()
+OWNED = Marker(owner="test", spec="old", key=C.mark).to_metadata()
+TARGETED = Marker(owner="test", spec="new", key=C.mark).to_metadata()
 BASE = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 2 * 10**9}
 
 
