@@ -24,7 +24,7 @@ from reconciler.model.marker import Journal, read_marker
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import durable_of
 from reconciler.plan.operating import Command, Decision, Operated
-from reconciler.procedures.recreate_consumer import hold_key
+from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import ConsumerInfo, StreamInfo, Write
 
 

@@ -18,7 +18,7 @@ from reconciler.plan.decide import delete
 from reconciler.plan.faults import guarded
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene
-from reconciler.procedures.recreate_consumer import held_consumer
+from reconciler.procedures.holds import held_consumer
 
 
 def undeclared(scene: Scene) -> frozenset[Key]:

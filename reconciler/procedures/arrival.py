@@ -24,9 +24,20 @@ from reconciler.procedures.consumer import (
     immutable_differences,
     new_filters,
 )
-from reconciler.procedures.machine import Do, Step
+from reconciler.procedures.holds import hold_key, proven_since
+from reconciler.procedures.machine import Ask, Do, Step
 from reconciler.procedures.pausing import FRESH, Memory, hold_still, release
-from reconciler.procedures.requests import CreateConsumer, Fact, Message, NextMessage, ResetConsumer, UpdateConsumer
+from reconciler.procedures.requests import (
+    ConsumerInfo,
+    CreateConsumer,
+    Fact,
+    Message,
+    NextMessage,
+    Read,
+    ResetConsumer,
+    StreamInfo,
+    UpdateConsumer,
+)
 
 MOVE, RESUME = "move", "resume"
 ARRIVING = frozenset({MOVE, RESUME})
@@ -57,7 +68,7 @@ def place(start: int, fact: Fact, time: int) -> Place:
 def create(name: str, target: ConsumerTarget, where: Place) -> Do:
     """Create the consumer at that place, paused and journalled."""
     config = target.wire
-    step = MOVE if _movable(target, where) else RESUME
+    step = MOVE if movable(target, where) else RESUME
     if step == RESUME:
         config = target.with_residue(_residue(target, where.start)).wire
     until = where.time + 2 * target.deadline
@@ -66,10 +77,23 @@ def create(name: str, target: ConsumerTarget, where: Place) -> Do:
     return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH, final=True)
 
 
-def in_place(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
-    """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond)."""
+def in_place(
+    target: ConsumerTarget, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory
+) -> Step | None:
+    """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond).
+
+    The journal alone moves it nowhere: it goes as far as its hold proves, and without one it stays, and repeats.
+    """
     start = seen.journaled_start or 0
-    if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to == start:
+    if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to:
+        return None
+    stream = facts.get(StreamInfo(target.key.stream_key))
+    least = proven_since(target.key, seen, hold, stream if isinstance(stream, dict) else None)
+    reads = (ConsumerInfo(target.key), ConsumerInfo(hold_key(target.key)), StreamInfo(target.key.stream_key))
+    if stream is None or (least and search(target, least) not in facts):
+        return Ask((*reads, search(target, least)) if least else reads, memory)
+    start = min(start, place(least, facts[search(target, least)], seen.time).start) if least else 0
+    if seen.floor >= start - 1:
         return None
     still = hold_still(target, seen, memory)
     if not isinstance(still, Memory):
@@ -88,7 +112,7 @@ def _final(target: ConsumerTarget, seen: ConsumerSeen) -> bytes:
     return target.with_residue(seen.marker.residue).config if reachable else encode(target.key.mark, seen.config, None)
 
 
-def _movable(target: ConsumerTarget, where: Place) -> bool:
+def movable(target: ConsumerTarget, where: Place) -> bool:
     """Whether RESET will accept the position from a consumer created as declared."""
     if not target.rewindable:
         return False

@@ -14,7 +14,7 @@ from reconciler.model.marker import Journal, Marker, read_marker
 from reconciler.model.residue import Residue
 from reconciler.plan.change import Action, Change, Memory, Plan, Rules
 from reconciler.plan.plan import plan
-from reconciler.procedures.recreate_consumer import hold_key
+from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import Absent, Message, NextMessage, StreamInfo, Unanswered
 from tests.support.values.build import OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
 

@@ -13,8 +13,9 @@ from reconciler.errors import ApiError
 from reconciler.model.identity import MAX_NAME, Key, valid_name
 from reconciler.model.marker import read_marker
 from reconciler.procedures.filter_add import FilterAdd
+from reconciler.procedures.holds import hold_key
 from reconciler.procedures.machine import Abort, Done
-from reconciler.procedures.recreate_consumer import RecreateConsumer, hold_key
+from reconciler.procedures.recreate_consumer import RecreateConsumer
 from reconciler.procedures.requests import CreateConsumer, DeleteConsumer, PauseConsumer, ResetConsumer, Write
 from tests.support.world.consumers import OTHER, OWNED, C, World, config
 from tests.support.world.driver import NO_CRASH, Crash, run

@@ -10,8 +10,9 @@ import pytest
 from reconciler.errors import ApiError
 from reconciler.procedures.consumer import ConsumerSeen, immutable_differences
 from reconciler.procedures.filter_add import FilterAdd
+from reconciler.procedures.holds import held_consumer, hold_key
 from reconciler.procedures.machine import Abort, Done, Procedure
-from reconciler.procedures.recreate_consumer import RecreateConsumer, held_consumer, hold_key
+from reconciler.procedures.recreate_consumer import RecreateConsumer
 from reconciler.procedures.requests import CreateConsumer, DeleteConsumer, Write
 from reconciler.procedures.restore_consumer import RestoreConsumer
 from reconciler.procedures.resume import resume

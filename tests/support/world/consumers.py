@@ -16,7 +16,7 @@ from reconciler.model import subjects
 from reconciler.model.identity import Key
 from reconciler.model.marker import PROCEDURE, Marker
 from reconciler.procedures.consumer import ConsumerTarget
-from reconciler.procedures.recreate_consumer import HOLD_PREFIX
+from reconciler.procedures.holds import HOLD_PREFIX
 from reconciler.procedures.requests import ConsumerInfo, CreateConsumer, CreateStream
 from tests.support.world.server import ModelServer
 
