@@ -84,7 +84,7 @@ def in_place(
 
     The journal alone moves it nowhere: it goes as far as its hold proves, and without one it stays, and repeats.
     """
-    start = seen.journaled_start or 0
+    start = seen.sequence("start") or 0
     if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to:
         return None
     stream = facts.get(StreamInfo(target.key.stream_key))

@@ -130,11 +130,10 @@ class ConsumerSeen:
         """What the journal keeps for its own procedure; empty when somebody damaged it."""
         return journal_data(self.journal)
 
-    @property
-    def journaled_start(self) -> int | None:
-        """The position that the journal names; None when it names none, or somebody damaged it."""
-        start = self.data.get("start")
-        return start if isinstance(start, int) and 0 <= start <= units.MAX_INT64 else None
+    def sequence(self, part: str) -> int | None:
+        """A sequence that the journal names; None when it names none, or somebody damaged it."""
+        found = self.data.get(part)
+        return found if isinstance(found, int) and 0 <= found <= units.MAX_INT64 else None
 
     @property
     def filters(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from reconciler.procedures.requests import (
     UpdateStream,
     Write,
 )
-from reconciler.procedures.slots import STEADY, Slot, View
+from reconciler.procedures.slots import STEADY, Slot, View, is_entry, place_of
 
 NAME = "migrate-source"
 DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
@@ -131,11 +131,31 @@ class Ground:
         until = self.now + POLL
         return Wait(min(until, over) if over else until, title, replace(self.memory, **memory))
 
+    def known(self, seen: ConsumerSeen, part: str) -> Config:
+        """An entry that a journal tells of, as long as it is one of this slot; else empty."""
+        entry = seen.data.get(part)
+        if not is_entry(entry) or place_of(entry) != place_of(self.slot.wanted or self.slot.was):
+            return {}
+        return entry if durable_name(entry) in {"", *(key.name for key in self.slot.keys)} else {}
+
+    def shown(self, claim: int, seen: ConsumerSeen, *entries: Config) -> int | Ask:
+        """A sequence that a journal says was copied, as far as anything shows that it was."""
+        others = [self.view.consumer(key) for key in self.slot.keys]
+        reached = max((seen.floor, *(other.floor for other in others if other)))
+        for entry in filter(None, entries):
+            if reached >= claim:
+                break
+            found = self.copied(entry)
+            if isinstance(found, Ask):
+                return found
+            reached = max(reached, found.seq)
+        return min(claim, reached)
+
     def drained(self, key: Key, seen: ConsumerSeen) -> int | Step:
         """The next step towards a durable at rest; once it is, the last sequence that was copied."""
-        live, known = self.view.entry(self.slot), seen.data.get(ENTRY)
-        if live and detached(live) and isinstance(known, dict) and seen.paused_as_chosen and seen.unacknowledged:
-            return self.rested(known, max(seen.floor, int(seen.data.get(COPIED) or 0)))
+        live, known = self.view.entry(self.slot), self.known(seen, ENTRY)
+        if live and detached(live) and known and seen.paused_as_chosen and seen.unacknowledged:
+            return self.rested(known, seen.floor)
         target = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
         data: dict[str, Any] = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
@@ -172,7 +192,8 @@ class Ground:
         """
         live = self.view.entry(self.slot)
         if live is None or detached(live):
-            return max(floor, int(seen.data.get(COPIED) or 0))
+            shown = self.shown(seen.sequence(COPIED) or 0, seen, self.known(seen, ENTRY))
+            return shown if isinstance(shown, Ask) else max(floor, shown)
         found = self.copied(live)
         if isinstance(found, Ask):
             return found

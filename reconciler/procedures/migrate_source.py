@@ -186,7 +186,7 @@ def _take_back(ground: Ground) -> Step | None:
         read = journal_of(seen) == ATTACH and reads_through(live, key.name)  # without its position it must not run
         if seen is None or read or journal_of(seen) in ("", RESUME):
             continue
-        if seen.data.get("made"):
+        if seen.data.get("made") and not seen.info["delivered"]["consumer_seq"]:
             return ground.do(DeleteConsumer(key), f"delete {key.name} again")
         step = ground.finished(let_go(key, seen))
         if step:

@@ -79,7 +79,8 @@ def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) 
         known = {ENTRY: seen.data.get(ENTRY)}
         noted = ground.note(key, seen.config, DRAIN, known, f"note that {key.name} is left")
         return (_positioned(ground, seen, as_it_is) if journal_of(seen) == ATTACH else None) or noted
-    if seen.data.get("made") or ground.slot.drop_old:
+    made = seen.data.get("made") and not seen.info["delivered"]["consumer_seq"]
+    if made or ground.slot.drop_old:
         return ground.do(DeleteConsumer(key), f"delete {key.name}, which is not needed")
     return ground.finished(let_go(key, seen))
 
@@ -150,15 +151,19 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:
     """Where it has to begin; 0 when it begins there by itself."""
-    start = seen.data.get("start")
-    if not isinstance(start, int):
-        before = seen.data.get("from")
-        rested = ground.rested(before if isinstance(before, dict) else ground.slot.was, int(seen.data.get("least") or 0))
+    start, left, before = seen.sequence("start"), ground.known(seen, LEFT), ground.known(seen, "from")
+    if start is None:
+        rested = ground.rested(before or ground.slot.was, seen.sequence("least") or 0)
         if not isinstance(rested, int):
             return rested
         start = rested + 1
-    left = seen.data.get(LEFT)
-    if start and isinstance(left, dict):
+    elif start:
+        entries = (left, before, ground.known(seen, ENTRY), ground.view.entry(ground.slot) or {}, ground.slot.was)
+        shown = ground.shown(start - 1, seen, *entries)
+        if isinstance(shown, Ask):
+            return shown
+        start = shown + 1
+    if start and left:
         found = ground.copied(left)
         more = ground.rested(left, start - 1) if isinstance(found, Copied) and found.seq >= start else start - 1
         if isinstance(found, Ask) or not isinstance(more, int):
@@ -183,8 +188,8 @@ def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) 
 
 def _left_behind(ground: Ground, seen: ConsumerSeen) -> tuple[str, ...]:
     """On a workqueue: subjects of which the server's own durable may have copied messages without acknowledging them."""
-    before = seen.data.get("from")
-    if ground.slot.retention != "workqueue" or not isinstance(before, dict):
+    before = ground.known(seen, "from")
+    if ground.slot.retention != "workqueue" or not before:
         return ()
     return tuple(one for one in (copied_subjects(before) or (">",)) if one not in ground.memory.purged)
 

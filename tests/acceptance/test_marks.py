@@ -60,7 +60,7 @@ async def mark(wire: Wire, name: str, member: str = "", *, without: str = "", **
     metadata = config["metadata"] | {f"reconciler.{entry}": text for entry, text in marks.items()}
     config = {**config, "metadata": {entry: text for entry, text in metadata.items() if entry != without}}
     config.pop("pause_until", None)
-    body = {"stream_name": name, "config": config, "action": "update"}
+    body: Json = {"stream_name": name, "config": config, "action": "update"}
     await wire.expect(*((f"CONSUMER.CREATE.{name}.{member}", body) if member else (f"STREAM.UPDATE.{name}", config)))
 
 
@@ -74,7 +74,7 @@ async def hold(wire: Wire, *, named: bool = True, **data: Any) -> None:
     name = "_reconciler_hold_c"
     marked = {"reconciler.owner": "default", "reconciler.procedure": journal("recreate-consumer", "hold", consumer="c", **data)}
     marked |= {"reconciler.key": f"Consumer/S/{name}"} if named else {}
-    config = {"name": name, "durable_name": name, "ack_policy": "explicit", "deliver_policy": "by_start_sequence"}
+    config: Json = {"name": name, "durable_name": name, "ack_policy": "explicit", "deliver_policy": "by_start_sequence"}
     config |= {"opt_start_seq": data["start"], "metadata": marked, "pause_until": UNTIL}
     await wire.expect(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
 
@@ -95,9 +95,8 @@ async def test_what_somebody_copied_with_its_metadata_is_not_pruned(command: Com
     assert changes(command("apply", "-f", file, "--yes", "--prune", "--format", "json")) == {}
     await place.consumer_info("COPY", "copy")
     await place.consumer_info("S", "copy")
-    copied = written(
-        tmp_path, STREAM, CONSUMER, "kind: Stream\nmetadata: {name: COPY}\nspec: {subjects: [copy.>], retention: interest}"
-    )
+    copy = "kind: Stream\nmetadata: {name: COPY}\nspec: {subjects: [copy.>], retention: interest}"
+    copied = written(tmp_path, STREAM, CONSUMER, copy)
     refused = command("plan", "-f", copied)
     assert "its marker was written for 'Stream/S': it is a copy of that" in refused.out
     assert "--adopt" in refused.out
@@ -137,7 +136,8 @@ async def test_a_new_consumer_does_not_start_at_a_forged_hold(
     command("apply", "-f", written(tmp_path, STREAM, OTHER), "--yes")
     await publish(place, 10)
     created = (await place.stream_info("S"))["created"] if "named" in said or "start" in said else ""
-    await hold(place, **({"start": 11} | ({"created": created} if created else {}) | said))
+    given: dict[str, Any] = {"start": 11, **({"created": created} if created else {}), **said}
+    await hold(place, **given)
     file = written(tmp_path, STREAM, CONSUMER, OTHER)
     command("apply", "-f", file, "--yes", "--timeout", "20s")
     info = await place.consumer_info("S", "c")
@@ -174,12 +174,10 @@ async def test_forty_streams_with_our_name_stop_no_repair(any_server: Server, tm
     documents = [stream("S", "s.>"), consumer("S", "a", "s.a"), consumer("S", "b", "s.b")]
     async with watched(any_server, tmp_path, documents, "--policy", "sync") as place:
         for number in range(40):
-            marked = {"reconciler.owner": "default", "reconciler.spec": "0"} | (
-                {"reconciler.key": f"Stream/F{number}"} if named else {}
-            )
-            await place.somebody.expect(
-                f"STREAM.CREATE.F{number}", {"name": f"F{number}", "subjects": [f"f{number}"], "metadata": marked}
-            )
+            marked = {"reconciler.owner": "default", "reconciler.spec": "0"}
+            marked |= {"reconciler.key": f"Stream/F{number}"} if named else {}
+            config = {"name": f"F{number}", "subjects": [f"f{number}"], "metadata": marked}
+            await place.somebody.expect(f"STREAM.CREATE.F{number}", config)
         document = await place.daemon.looked()
         assert bool(document["refused"]) is named
         await repaired_at_once(place.somebody, "S", "b")
@@ -229,10 +227,8 @@ async def test_an_upgrade_plans_nothing_and_names_come_with_writes_that_are_due(
     pruned = command("apply", "-f", fewer, "--yes", "--prune")
     assert "1 owned but no longer declared, by marks of an earlier version" in pruned.out
     assert "KeyValue/settings" in pruned.out
-    changed = written(
-        tmp_path,
-        *(text.replace("30d", "29d").replace("maxWaiting", "ackWait: 31s, maxWaiting") for text in former_marks.MANIFESTS),
-    )
+    edited = [text.replace("30d", "29d").replace("maxWaiting", "ackWait: 31s, maxWaiting") for text in former_marks.MANIFESTS]
+    changed = written(tmp_path, *edited)
     command("apply", "-f", changed, "--yes")
     for _ in range(3):
         command("plan", "-f", changed, "--prune", "--detailed-exitcode")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_REPLACED = "{stream: ORDERS, filterSubjects: [orders.paid], maxWaiting: 99, deliverPolicy: new}"
+_STILL = '{stream: ORDERS, filterSubjects: [orders.open], pauseUntil: "2098-01-01T00:00:00Z"}'
 MANIFESTS = (
     "kind: Stream\nmetadata: {name: ORDERS}\nspec: {subjects: [orders.>], maxAge: 30d, metadata: {team: a}}",
     "kind: Consumer\nmetadata: {name: billing}\nspec: {stream: ORDERS, filterSubjects: [orders.paid]}",
-    "kind: Consumer\nmetadata: {name: replaced, annotations: {reconciler/allow: recreate}}\n"
-    "spec: {stream: ORDERS, filterSubjects: [orders.paid], maxWaiting: 99, deliverPolicy: new}",
-    'kind: Consumer\nmetadata: {name: still}\nspec: {stream: ORDERS, filterSubjects: [orders.open], pauseUntil: "2098-01-01T00:00:00Z"}',
+    "kind: Consumer\nmetadata: {name: replaced, annotations: {reconciler/allow: recreate}}\nspec: " + _REPLACED,
+    "kind: Consumer\nmetadata: {name: still}\nspec: " + _STILL,
     "kind: KeyValue\nmetadata: {name: settings}\nspec: {history: 5}",
     "kind: Stream\nmetadata: {name: ALL}\nspec: {sources: [{name: ORDERS, consumer: {name: all, serverManaged: true}}]}",
     "kind: Stream\nmetadata: {name: PART}\nspec: {sources: [{name: ORDERS, filterSubject: orders.paid}]}",
