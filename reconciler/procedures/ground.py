@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.marker import Journal
 from reconciler.model.normal import Config, normal_consumer
@@ -132,11 +133,13 @@ class Ground:
         return Wait(min(until, over) if over else until, title, replace(self.memory, **memory))
 
     def known(self, seen: ConsumerSeen, part: str) -> Config:
-        """An entry that a journal tells of, as long as it is one of this slot; else empty."""
+        """An entry that a journal tells of, as long as it may be one of this slot, and is no other's; else empty."""
         entry = seen.data.get(part)
         if not is_entry(entry) or place_of(entry) != place_of(self.slot.wanted or self.slot.was):
             return {}
-        return entry if durable_name(entry) in {"", *(key.name for key in self.slot.keys)} else {}
+        own, name = {"", *(key.name for key in self.slot.keys)}, durable_name(entry)
+        others = {durable_name(one) for one in copied_entries(self.view.config)}
+        return entry if name in own or name not in others else {}
 
     def shown(self, claim: int, seen: ConsumerSeen, *entries: Config) -> int | Ask:
         """A sequence that a journal says was copied, as far as anything shows that it was."""

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from reconciler.manifests.export import export
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveConsumer, LiveStream
+from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.marker import DEAD_LETTER, NO_MARKER, PARTS, Journal, Marker, read_marker, with_mark
 from reconciler.model.residue import Residue
 from reconciler.plan.change import Action, Rules
 from reconciler.plan.plan import plan
+from reconciler.procedures.machine import Ask, Observation, Procedure
+from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, Fact, Message, NextMessage, Read, StreamInfo
 from reconciler.render.status import remembered
-from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
 
 NAME = "Consumer/S/c"
 DEEP = "[" * 2000 + "]" * 2000
@@ -191,19 +193,38 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-@given(of_stream=_METADATA, of_consumer=_METADATA, of_hold=_METADATA, of_copy=_METADATA, declared=st.booleans())
-def test_no_mark_takes_anything_else_along(
-    of_stream: dict[str, str], of_consumer: dict[str, str], of_hold: dict[str, str], of_copy: dict[str, str], *, declared: bool
-) -> None:
+def _driven(machine: Procedure, state: Live) -> None:
+    """A procedure that begins, or goes on with what a journal says, up to its first request."""
+    facts: dict[Read, Fact] = {}
+    memory = None
+    for _ in range(9):
+        step = machine.step(Observation(NOW, facts), memory)
+        if not isinstance(step, Ask):
+            return
+        memory, facts = step.memory, {read: _answer(read, state) for read in step.reads}
+
+
+def _answer(read: Read, state: Live) -> Fact:
+    match read:
+        case ConsumerInfo(key) | StreamInfo(key, _):
+            seen = state.seen(key)
+            return seen.info if seen else Absent()
+        case NextMessage(_, _, seq):
+            return Message(seq, "2026-01-01T00:00:00Z") if seq <= 5 else Absent()
+    return Copied(3)
+
+
+@given(marks=st.tuples(*[_METADATA] * 4), declared=st.booleans(), paused=st.sampled_from([{}, {"paused": True}]))
+def test_no_mark_takes_anything_else_along(marks: tuple[dict[str, str], ...], paused: dict[str, Any], *, declared: bool) -> None:
     """Planning, status and export look at everything that a mark may say; what is beside it is repaired."""
     ours = {"reconciler.owner": "default"}
-    clean = [{_plain(name): _plain(text) for name, text in one.items()} for one in (of_stream, of_consumer, of_hold, of_copy)]
+    clean = [{_plain(name): _plain(text) for name, text in one.items()} for one in marks]
     own, one, copier = stream("S", {"subjects": ["s"]}), consumer("S", "c"), stream("A", {"sources": [{"name": "S"}]})
     healthy, there = stream("H", {"subjects": ["h"]}), consumer("H", "d", {"maxDeliver": 5})
     hold = {"name": "_reconciler_hold_c", "durable_name": "_reconciler_hold_c", "opt_start_seq": 7}
     state = live(
         stream_info({**own.config, "metadata": ours | clean[0]}, messages=5, last_seq=5),
-        consumer_info("S", {**one.config, "metadata": ours | clean[1]}, ts="2026-01-01T00:00:00Z"),
+        consumer_info("S", {**one.config, "metadata": ours | clean[1]}, ts="2026-01-01T00:00:00Z", **paused),
         consumer_info("S", {**hold, "metadata": ours | clean[2]}, ts="2026-01-01T00:00:00Z"),
         stream_info({**copier.config, "metadata": ours | clean[3]}),
         stream_info(marked(healthy)),
@@ -213,5 +234,8 @@ def test_no_mark_takes_anything_else_along(
     found = plan(wanted, state, Rules(policy="sync"))
     assert next(change for change in found.changes if change.key == there.key).action is Action.UPDATE
     assert found.faults == {}, "what makes no sense is said to, before anything trips over it"
+    for change in found.changes:
+        if change.machine is not None:
+            _driven(change.machine, state)
     remembered(state, "default")
     export(state)
