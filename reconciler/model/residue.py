@@ -22,7 +22,7 @@ SOURCES = "sources"
 UNUSED = "_reconciler.from."
 """Begins the subject of a transform that only serves to tell one ephemeral entry from another."""
 BY_SEQUENCE = "by_start_sequence"
-_POLICIES = frozenset({"all", "last", "new", BY_SEQUENCE, "by_start_time", "last_per_subject"})
+_STARTS = (None, "all", "last", "new", BY_SEQUENCE, "by_start_time", "last_per_subject")
 _RENAMED = re.compile(r"(?:-[0-9a-f]{8})+")
 _VARIED = frozenset({"filter_subject", "subject_transforms", "opt_start_seq", "opt_start_time", "consumer"})
 
@@ -40,7 +40,7 @@ class Residue:
         """Whether a procedure could have left it."""
         match self.field:
             case "deliver_policy":
-                return self.live == BY_SEQUENCE and (self.declared is None or self.declared in _POLICIES)
+                return self.live == BY_SEQUENCE and self.declared in _STARTS
             case "opt_start_seq":
                 return _is_sequence(self.live) and (self.declared is None or _is_sequence(self.declared))
             case "opt_start_time":

@@ -99,6 +99,8 @@ def test_a_mark_for_another_resource_is_none_of_ours() -> None:
         (_row("sources", {"name": "S"}, {"name": "S", "consumer": {"name": "d", "deliver_subject": "x"}}), False),
         (_row("sources", {"name": "S", "filter_subject": "b"}, {"name": "S", "filter_subject": "a"}), False),
         (_row("deliver_policy", "new", "all"), False),
+        (_row("deliver_policy", "by_start_sequence", {}), False),
+        (_row("deliver_policy", "by_start_sequence", ["all"]), False),
         (_row("opt_start_seq", True, None), False),
         (_row("opt_start_seq", -1, None), False),
         (_row("max_deliver", 77, 5), False),

@@ -367,6 +367,22 @@ def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
     assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)
 
 
+def test_a_mark_without_a_name_is_no_reason_to_remove_anything() -> None:
+    def before(config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "metadata": {name: text for name, text in config["metadata"].items() if name != "reconciler.key"}}
+
+    kept, left, own = stream("KEPT"), stream("LEFT"), consumer("KEPT", "billing")
+    for mark, removed in ((before, []), (dict, ["Consumer/KEPT/billing", "Stream/LEFT"])):
+        infos = [stream_info(marked(kept)), stream_info(mark(marked(left))), consumer_info("KEPT", mark(marked(own)))]
+        found = plan(desired(kept), live(*infos), SYNC)
+        assert sorted(str(change.key) for change in found.changes) == removed
+        said = any("2 owned but no longer declared, by marks of an earlier version" in note for note in found.notes)
+        assert said is not bool(removed)
+    gone = [stream("LEFT", {}, Intent(state=State.ABSENT)), consumer("KEPT", "billing", {}, Intent(state=State.ABSENT))]
+    infos = [stream_info(marked(kept)), stream_info(before(marked(left))), consumer_info("KEPT", before(marked(own)))]
+    assert {change.action for change in plan(desired(kept, *gone), live(*infos), Rules()).changes} == {Action.DELETE}
+
+
 def test_a_stream_takes_protected_consumers_with_it_only_by_name() -> None:
     others, orders, own = [stream(f"K{number}") for number in range(9)], stream("ORDERS"), consumer("ORDERS", "billing")
     infos = [stream_info(marked(one)) for one in (*others, orders)]
