@@ -80,7 +80,7 @@ def test_what_a_journal_says_was_copied_counts_as_far_as_something_shows_it(
 
 def test_what_a_journal_says_of_an_entry_counts_for_entries_of_its_origin_that_nobody_else_is() -> None:
     ground = _ground(through("c"))
-    others = (
+    others: tuple[Any, ...] = (
         through("c") | {"name": "T"},
         {"name": 5},
         7,
