@@ -28,7 +28,7 @@ from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unuse
 from reconciler.plan import losses
 from reconciler.plan.change import Reason, not_seen
 from reconciler.plan.display import in_short
-from reconciler.plan.marks import not_owned
+from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.readers import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
@@ -172,8 +172,11 @@ class Judge:
         keys = (reader.old, reader.target.key if reader.target else None)
         for key in dict.fromkeys(key for key in keys if key):
             silence = self.scene.live.why_unknown(key)
-            if silence and self.scene.live.consumer(key) is None:
+            seen = self.scene.live.consumer(key)
+            if silence and seen is None:
                 yield not_seen(f"{key}: {silence}", key)
+            if damaged := damage(seen) if seen else None:
+                yield replace(damaged, message=f"{key}: {damaged.message}")
         needed = self.move is Move.ADD and reader.origin is not None and reader.origin not in self.scene.streams
         if needed and not self.scene.live.why_unknown(reader.origin or reader.stream) and origin_info(self.scene, reader) is None:
             message = f"{reader.origin} is neither declared nor live"

@@ -18,6 +18,7 @@ from reconciler.model.units import MAX_INT64
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.difference import Difference
 from reconciler.plan.losses import uncovered
+from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import (
     RESET_LEVEL,
@@ -218,6 +219,9 @@ def resumed_creation(scene: Scene, declared: Declared, change: Change) -> Change
         machine: Procedure = RecreateConsumer(_target(scene, change, promised_duplicates(journal)))
         note = f"goes on with {journal.name} from step {journal.step!r}"
         return replace(_as_procedure(change, machine), continues=True, notes=(note, _kept_place(scene, declared.key)))
+    hold = scene.live.consumer(hold_key(declared.key))
+    if damaged := damage(hold) if hold else None:
+        return change.blocked(replace(damaged, message=f"{hold_key(declared.key)}: {damaged.message}"))
     floor = scene.memory.floors.get(declared.key)
     stream = scene.live.stream(declared.key)
     if stream is None or stream.info["created"] != scene.memory.created.get(declared.key.stream_key):

@@ -367,6 +367,13 @@ def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
     assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)
 
 
+def test_nobody_can_make_a_removal_look_small_with_streams_of_his_own() -> None:
+    declared = [stream(f"K{number}") for number in range(12)]
+    theirs = [stream_info({"name": f"F{number}", "metadata": {"reconciler.owner": "default"}}) for number in range(40)]
+    infos = [*(stream_info(marked(one)) for one in declared), *theirs]
+    assert [reason.code for reason in plan(desired(*declared[:7]), live(*infos), SYNC).refused] == ["mass-change"]
+
+
 def test_a_mark_without_a_name_is_no_reason_to_remove_anything() -> None:
     def before(config: dict[str, Any]) -> dict[str, Any]:
         return {**config, "metadata": {name: text for name, text in config["metadata"].items() if name != "reconciler.key"}}

@@ -126,6 +126,13 @@ def test_a_consumer_lost_between_delete_and_create_is_found_by_its_hold() -> Non
     assert change.procedure.name == "recreate-consumer"
 
 
+def test_a_hold_that_makes_no_sense_starts_no_new_consumer() -> None:
+    hold = _hold()
+    hold["config"]["metadata"]["reconciler.procedure"] = "nonsense"
+    change = _one(plan(desired(ORDERS, SLOWER), live(stream_info(marked(ORDERS)), hold), Rules()))
+    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
+
+
 def test_a_hold_left_beside_the_finished_consumer_is_taken_away() -> None:
     done = consumer_info("ORDERS", marked(SLOWER))
     change = _one(plan(desired(ORDERS, SLOWER), live(stream_info(marked(ORDERS)), done, _hold()), Rules()))

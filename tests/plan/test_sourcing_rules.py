@@ -133,6 +133,16 @@ def test_a_durable_goes_with_a_change_of_its_stream_as_long_as_there_is_one() ->
     assert (alone.action, alone.needs) == (Action.DELETE, (A,))
 
 
+def test_a_durable_whose_journal_makes_no_sense_is_not_resumed() -> None:
+    wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
+    durable = durable_info(wanted)
+    durable["config"]["metadata"]["reconciler.procedure"] = "nonsense"
+    aggregate = wanted.resources[A]
+    change = change_of(A, wanted, live(stream_info(marked(origin())), stream_info(marked(aggregate)), durable))
+    assert change is not None
+    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
+
+
 def test_a_durable_whose_mark_makes_no_sense_is_not_removed_for_what_it_says() -> None:
     wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
     state = live(stream_info(marked(origin())), durable_info(wanted, source="nonsense"))
