@@ -10,6 +10,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
 from reconciler.model.marker import Marker, with_mark
+from reconciler.model.residue import Residue
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
@@ -131,6 +132,18 @@ def test_a_durable_goes_with_a_change_of_its_stream_as_long_as_there_is_one() ->
     alone = change_of(Key("Consumer", "old", "S"), desired(origin()), there, SYNC)
     assert alone is not None
     assert (alone.action, alone.needs) == (Action.DELETE, (A,))
+
+
+@pytest.mark.parametrize(("copied", "codes"), [(["s.>"], []), (["s.a"], ["position-loss"])])
+def test_an_entry_that_leaves_something_out_does_not_stand_for_all_of_its_origin(copied: list[str], codes: list[str]) -> None:
+    wanted = desired(origin(), stream("A", {"sources": [{"name": "S"}]}))
+    transforms = [{"src": one, "dest": one} for one in (*copied, "_reconciler.from.1")]
+    live_entry = {"name": "S", "opt_start_seq": 9, "subject_transforms": transforms}
+    marker = Marker(owner="default", spec=wanted.resources[A].digest, residue=(Residue("sources", live_entry, {"name": "S"}),))
+    aggregate = {**wanted.resources[A].config, "sources": [live_entry], "metadata": with_mark({}, marker, A.mark)}
+    state = live(stream_info(marked(origin()), messages=9, last_seq=9), stream_info(aggregate, messages=9, last_seq=9))
+    change = change_of(A, wanted, state)
+    assert [reason.code for reason in change.reasons] == codes if change else not codes
 
 
 def test_a_durable_whose_journal_makes_no_sense_is_not_resumed() -> None:
