@@ -68,7 +68,7 @@ def patch_of_fact(key: Key, fact: Fact, at: int) -> Patch | None:
 def same(key: Key, config: bytes, live: Config, normal: NormalOf) -> bool:
     """Whether the live configuration is this one already, marker included."""
     sent = orjson.loads(config)
-    marked = read_marker(sent.get("metadata")) == read_marker(live.get("metadata"))
+    marked = read_marker(sent.get("metadata"), key.mark) == read_marker(live.get("metadata"), key.mark)
     return marked and normal(key, sent) == normal(key, live)
 
 

@@ -122,7 +122,7 @@ class Planned:
         if _set(then["config"]) == _set(since["config"]):
             return found  # nearly always; what follows costs more
         was, shall = then["config"], since["config"]
-        marked = read_marker(was.get("metadata")) == read_marker(shall.get("metadata"))
+        marked = read_marker(was.get("metadata"), key.mark) == read_marker(shall.get("metadata"), key.mark)
         if not marked or self._scene.normal(key, was) != self._scene.normal(key, shall):
             found.append("its configuration changed")
         return found

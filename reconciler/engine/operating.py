@@ -24,7 +24,7 @@ from reconciler.model.marker import Journal, read_marker
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import durable_of
 from reconciler.plan.operating import Command, Decision, Operated
-from reconciler.procedures.recreate_consumer import hold_key
+from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import ConsumerInfo, StreamInfo, Write
 
 
@@ -67,7 +67,7 @@ class Operator:
     async def _held(self) -> Journal | None:
         """The journal in the hold that a procedure may have put beside the consumer."""
         hold = await self._reader.read(ConsumerInfo(hold_key(self.key)))
-        return read_marker(hold["config"].get("metadata")).journal if isinstance(hold, dict) else None
+        return read_marker(hold["config"].get("metadata"), hold_key(self.key).mark).journal if isinstance(hold, dict) else None
 
     async def _readers(self, found: Operated) -> tuple[Key, ...]:
         """The streams that read through it: the one in its marker, or those that are seen from here."""

@@ -18,6 +18,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.flow import copies
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
+from reconciler.model.seen import mark_of
 from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, SourceHealth, SourceState, judge
 from reconciler.model.source_look import UNASKED, Answer, Entrance, Look, Position, entrances
 from reconciler.model.source_moves import Incident, leap, wants_origin
@@ -117,7 +118,7 @@ class Looks:
 
     def _owner(self, entrance: Entrance, durable: Answer) -> str:
         """What works on it: a procedure of this process, or of another one that left its journal there."""
-        journal = read_marker(durable.info["config"].get("metadata")).journal if durable.info else None
+        journal = read_marker(durable.info["config"].get("metadata"), mark_of(durable.info)).journal if durable.info else None
         keys = (entrance.aggregate, *((entrance.durable,) if entrance.durable else ()))
         return next(filter(None, map(self.procedure_of, keys)), journal.name if journal else "")
 

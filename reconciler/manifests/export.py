@@ -33,8 +33,9 @@ from reconciler.model.identity import API_VERSION, Key, Location
 from reconciler.model.live import EVERY_STREAM, Live, LiveConsumer, LiveStream
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, digest, normal_consumer, normal_form, normal_stream
+from reconciler.model.residue import SOURCES
 from reconciler.model.sourcing import is_managed
-from reconciler.plan.diff import SOURCES, known_fields
+from reconciler.plan.diff import known_fields
 from reconciler.plan.display import yaml_spec, yaml_value
 
 Format = Literal["yaml", "nack"]

@@ -11,10 +11,9 @@ from typing import Any
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer
-from reconciler.model.marker import Residue
 from reconciler.model.normal import Config, canonical, normal_consumer, normal_source
+from reconciler.model.residue import SOURCES, Residue
 from reconciler.model.sourcing import DELIVERED, detached, durable_config, durable_of
-from reconciler.plan.diff import SOURCES
 
 _SELECTED = ("filter_subject", "opt_start_seq", "opt_start_time")
 

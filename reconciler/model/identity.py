@@ -74,6 +74,11 @@ class Key(NamedTuple):
         return self.stream_key if self.kind != "Consumer" and self.is_stream else self
 
     @property
+    def mark(self) -> str:
+        """What a mark on the server calls it: the same from whichever domain it is seen, and for a bucket its stream."""
+        return consumer_mark(self.stream, self.name) if self.kind == "Consumer" else stream_mark(self.stream_name)
+
+    @property
     def resource_key(self) -> Key:
         """The key users know it by: the stream behind a bucket is that bucket."""
         for kind, prefix in _BUCKET_PREFIX.items():
@@ -98,6 +103,16 @@ class Key(NamedTuple):
             msg = f"not a resource key: {text!r} (expected e.g. Stream/ORDERS, Consumer/ORDERS/billing, KeyValue/config)"
             raise ValueError(msg)
         return cls(kind, name, stream, domain)
+
+
+def stream_mark(name: str) -> str:
+    """See `Key.mark`."""
+    return f"Stream/{name}"
+
+
+def consumer_mark(stream: str, name: str) -> str:
+    """The same of a consumer."""
+    return f"Consumer/{stream}/{name}"
 
 
 @functools.lru_cache(maxsize=65536)

@@ -1,19 +1,30 @@
 """The marker: what the reconciler remembers of a resource, in that resource's own JetStream metadata.
 
-Invariant: there is no database. Everything that must survive a crash is in a marker or can be derived again.
+| the mark names | it counts as |
+|---|---|
+| the resource that it is on | a mark |
+| another resource | none: it came along with a copied configuration |
+| nothing (from before marks had names) | the owner's, but never as a reason to remove something |
+
+Invariants: there is no database: everything that must survive a crash is in a marker or can be derived again. Whoever may write
+the resource may write its mark: reading one never raises, and whatever makes no sense is said to be `damaged`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
+from reconciler.model import units
 from reconciler.model.common import RESERVED_METADATA
+from reconciler.model.identity import Key
+from reconciler.model.residue import Residue
 
 OWNER = "reconciler.owner"
+KEY = "reconciler.key"
 SPEC = "reconciler.spec"
 RESIDUE = "reconciler.residue"
 PROCEDURE = "reconciler.procedure"
@@ -21,18 +32,10 @@ DEAD_LETTER = "reconciler.deadLetter"
 PAUSE_UNTIL = "reconciler.pauseUntil"
 SOURCE = "reconciler.source"
 
-
-_NOBODYS = frozenset({OWNER, SPEC, DEAD_LETTER, "_nats.req.level", "_nats.level", "_nats.ver"})
+PARTS = frozenset({OWNER, KEY, SPEC, RESIDUE, PROCEDURE, PAUSE_UNTIL, SOURCE})
+"""The entries of a mark; the subject for dead letters is declared by somebody, and stays."""
+_NOBODYS = frozenset({OWNER, KEY, SPEC, DEAD_LETTER, "_nats.req.level", "_nats.level", "_nats.ver"})
 """What most resources carry, and nobody declared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Residue:
-    """A difference that a procedure had to leave for good: `live` stands for `declared` until the manifest changes."""
-
-    field: str
-    live: Any
-    declared: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,14 @@ class Marker:
     pause_until: str = ""
     source: str = ""
     """Of a durable that we keep for a source or mirror entry: the key of the stream that reads through it."""
+    key: str = field(default="", compare=False)
+    """What it was written for (see `Key.mark`); empty in a mark from before, which means the same otherwise."""
+    damaged: str = ""
+    """What in it makes no sense; that part is left out."""
 
     def to_metadata(self) -> dict[str, str]:
         """As metadata entries; absent parts leave no entry."""
-        entries = {OWNER: self.owner, SPEC: self.spec, PAUSE_UNTIL: self.pause_until, SOURCE: self.source}
+        entries = {OWNER: self.owner, KEY: self.key, SPEC: self.spec, PAUSE_UNTIL: self.pause_until, SOURCE: self.source}
         if self.residue:
             rows = [{"field": r.field, "live": r.live, "declared": r.declared} for r in self.residue]
             entries[RESIDUE] = orjson.dumps(rows).decode()
@@ -71,34 +78,106 @@ class Marker:
 
 
 NO_MARKER = Marker()
+_JOURNAL = ("name", "step", "target", "data")
 
 
-def _json(text: str | None) -> Any:  # noqa: ANN401 - whatever somebody wrote there
+def owner_in(metadata: Mapping[str, Any], key: str) -> str:
+    """Whose the resource of this name is; empty where it carries no mark, or one that was written for another resource."""
+    owner = metadata.get(OWNER)
+    return owner if isinstance(owner, str) and metadata.get(KEY, key) == key else ""
+
+
+def named_otherwise(metadata: Mapping[str, Any] | None, key: str) -> str:
+    """What a mark on the resource of this name was written for, where that is something else; else empty."""
+    named = (metadata or {}).get(KEY, key)
+    return "" if named == key else str(named)
+
+
+def read_marker(metadata: Mapping[str, Any] | None, key: str) -> Marker:
+    """The marker of the resource of this name; NO_MARKER where there is none, or one that was written for another."""
+    if not metadata or not (owner := owner_in(metadata, key)):
+        return NO_MARKER
+    damage: list[str] = []
+    return Marker(
+        owner=owner,
+        spec=_text(metadata, SPEC),
+        residue=_residue(metadata, damage),
+        journal=_journal(metadata, damage),
+        pause_until=_moment(metadata, damage),
+        source=_source(metadata, damage),
+        key=_text(metadata, KEY),
+        damaged=" and ".join(damage),
+    )
+
+
+def with_mark(metadata: Mapping[str, Any] | None, marker: Marker, key: str) -> dict[str, str]:
+    """Metadata in which this is the mark, by the name of the resource, whatever mark was there."""
+    kept = {name: text for name, text in (metadata or {}).items() if name not in PARTS}
+    return kept | (replace(marker, key=key).to_metadata() if marker.owner else {})
+
+
+def _text(metadata: Mapping[str, Any], name: str) -> str:
+    text = metadata.get(name, "")
+    return text if isinstance(text, str) else ""
+
+
+def _json(text: object) -> Any:  # noqa: ANN401 - whatever somebody wrote there
     try:
-        return orjson.loads(text) if text else None
-    except orjson.JSONDecodeError:
+        return orjson.loads(text) if isinstance(text, str) else None
+    except (orjson.JSONDecodeError, UnicodeError):
         return None
 
 
-def read_marker(metadata: Mapping[str, str] | None) -> Marker:
-    """The marker in a resource's metadata; parts that somebody damaged read as absent."""
-    if not metadata or OWNER not in metadata:
-        return NO_MARKER
-    rows, journal = _json(metadata.get(RESIDUE)), _json(metadata.get(PROCEDURE))
-    residue = tuple(
-        Residue(row["field"], row.get("live"), row.get("declared"))
-        for row in (rows if isinstance(rows, list) else ())
-        if isinstance(row, dict) and isinstance(row.get("field"), str)
-    )
-    parts = {name: str(journal.get(name, "")) for name in ("name", "step", "target", "data")} if isinstance(journal, dict) else {}
-    return Marker(
-        owner=metadata[OWNER],
-        spec=metadata.get(SPEC, ""),
-        residue=residue,
-        journal=Journal(**parts) if parts else None,
-        pause_until=metadata.get(PAUSE_UNTIL, ""),
-        source=metadata.get(SOURCE, ""),
-    )
+def _residue(metadata: Mapping[str, Any], damage: list[str]) -> tuple[Residue, ...]:
+    """Its rows, if there are none but such as procedures write."""
+    if RESIDUE not in metadata:
+        return ()
+    rows = tuple(_rows(_json(metadata[RESIDUE])))
+    if rows and all(row is not None and row.in_shape for row in rows):
+        return tuple(row for row in rows if row is not None)
+    damage.append(f"{RESIDUE} says what no procedure leaves behind")
+    return ()
+
+
+def _rows(found: object) -> Iterator[Residue | None]:
+    """Each row; None for what is none."""
+    for row in found if isinstance(found, list) else ():
+        named = isinstance(row, dict) and isinstance(row.get("field"), str)
+        yield Residue(row["field"], row.get("live"), row.get("declared")) if named else None
+
+
+def _journal(metadata: Mapping[str, Any], damage: list[str]) -> Journal | None:
+    if PROCEDURE not in metadata:
+        return None
+    found = _json(metadata[PROCEDURE])
+    parts = [found.get(name, "") for name in _JOURNAL] if isinstance(found, dict) else []
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) != len(_JOURNAL) or not isinstance(_json(texts[-1] or "{}"), dict):
+        damage.append(f"{PROCEDURE} is no journal")
+        return None
+    return Journal(*texts)
+
+
+def _moment(metadata: Mapping[str, Any], damage: list[str]) -> str:
+    text = _text(metadata, PAUSE_UNTIL)
+    try:
+        if text or PAUSE_UNTIL in metadata:
+            units.parse_time(text)
+    except (ValueError, OverflowError):
+        damage.append(f"{PAUSE_UNTIL} is no time")
+        return ""
+    return text
+
+
+def _source(metadata: Mapping[str, Any], damage: list[str]) -> str:
+    text = _text(metadata, SOURCE)
+    try:
+        if text or SOURCE in metadata:
+            Key.parse(text)
+    except ValueError:
+        damage.append(f"{SOURCE} is no stream")
+        return ""
+    return text
 
 
 def declared_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -14,7 +14,19 @@ from typing import Any
 
 import orjson
 
-from reconciler.model.marker import NO_MARKER, OWNER, PAUSE_UNTIL, PROCEDURE, RESIDUE, SOURCE, SPEC, Marker, read_marker
+from reconciler.model.identity import consumer_mark, stream_mark
+from reconciler.model.marker import (
+    NO_MARKER,
+    PAUSE_UNTIL,
+    PROCEDURE,
+    RESIDUE,
+    SOURCE,
+    SPEC,
+    Marker,
+    named_otherwise,
+    owner_in,
+    read_marker,
+)
 from reconciler.model.normal import digest, normal_consumer, normal_stream, packed
 
 _SPECIAL = frozenset({RESIDUE, PROCEDURE, SOURCE, PAUSE_UNTIL})
@@ -37,6 +49,7 @@ class _Seen:
     """The rest of the answer."""
     digest: str
     owner: str
+    """By the marker; empty also where the marker was written for another resource."""
     spec: str
     """The digest in the marker: what was last applied."""
     special: bool
@@ -60,7 +73,21 @@ class _Seen:
 
     @property
     def marker(self) -> Marker:
-        return read_marker(self.config.get("metadata")) if self.owner else NO_MARKER
+        if not self.owner:
+            return NO_MARKER
+        info = self.info
+        return read_marker(info["config"].get("metadata"), mark_of(info))
+
+    @property
+    def named(self) -> bool:
+        """Whether its mark says that it was written for it; one from before does not."""
+        return bool(self.marker.key)
+
+    @property
+    def named_otherwise(self) -> str:
+        """What its mark was written for, where that is another resource; else empty."""
+        info = self.info
+        return named_otherwise(info["config"].get("metadata"), mark_of(info))
 
 
 @dataclass(slots=True)
@@ -75,13 +102,14 @@ class LiveStream(_Seen):
         """From an INFO (or an entry of a LIST) answer."""
         config = info["config"]
         metadata = config.get("metadata") or {}
+        owner = owner_in(metadata, mark_of(info))
         return cls(
             head=packed(info),
             state=b"",
             digest=digest(normal_stream(config, config["name"])),
-            owner=metadata.get(OWNER, ""),
-            spec=metadata.get(SPEC, ""),
-            special=not _SPECIAL.isdisjoint(metadata),
+            owner=owner,
+            spec=metadata.get(SPEC, "") if owner else "",
+            special=bool(owner) and not _SPECIAL.isdisjoint(metadata),
             name=config["name"],
             limits=config.get("consumer_limits") or None,
         )
@@ -109,14 +137,15 @@ class LiveConsumer(_Seen):
     def _made(cls, info: dict[str, Any], raw: bytes, ends: int) -> LiveConsumer:
         config = info["config"]
         metadata = config.get("metadata") or {}
-        found, spec = digest(normal_consumer(config)), metadata.get(SPEC, "")
+        owner = owner_in(metadata, mark_of(info))
+        found, spec = digest(normal_consumer(config)), metadata.get(SPEC, "") if owner else ""
         return cls(
             head=raw[:ends],
             state=raw[ends:],
             digest=found,
-            owner=intern(metadata.get(OWNER, "")),
+            owner=intern(owner),
             spec=found if spec == found else spec,  # one text for both: they are the same nearly everywhere
-            special=not _SPECIAL.isdisjoint(metadata),
+            special=bool(owner) and not _SPECIAL.isdisjoint(metadata),
             name=info["name"],
             server_made=_made_by_server(info["name"], config, metadata),
         )
@@ -133,6 +162,12 @@ class LiveConsumer(_Seen):
         """Whether an answer says the very same, to the byte, but when, as an answer to what, and what servers note beside it."""
         said = _said(raw)
         return said is not None and said == _said(self.raw)
+
+
+def mark_of(info: Mapping[str, Any]) -> str:
+    """What a mark on a stream or consumer with this INFO has to name."""
+    stream = info.get("stream_name")
+    return consumer_mark(stream, info["name"]) if stream else stream_mark(info["config"]["name"])
 
 
 def _end_of_head(raw: bytes) -> int:

@@ -14,6 +14,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
+from reconciler.model.seen import mark_of
 from reconciler.model.sourcing import Entry, durable_of, origin_of
 from reconciler.model.topology import Mode
 from reconciler.model.topology_views import declared_mode
@@ -158,7 +159,7 @@ def pause_of(durable: Json) -> Pause | None:
     if durable.get("paused") is not True:
         return None
     config = durable["config"]
-    marker = read_marker(config.get("metadata"))
+    marker = read_marker(config.get("metadata"), mark_of(durable))
     until = units.format_time(units.parse_time(config["pause_until"])) if config.get("pause_until") else ""
     if marker.journal is not None:
         return Pause(marker.journal.name, until)

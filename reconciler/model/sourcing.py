@@ -22,12 +22,12 @@ from reconciler.model.desired import Declared, Desired, Durable
 from reconciler.model.flow import copied_entries, domain_of, imported
 from reconciler.model.identity import Key
 from reconciler.model.normal import EVERYTHING, Config, digest, normal_consumer, normal_form, packed
+from reconciler.model.residue import UNUSED
 from reconciler.model.subjects import covers
 
 PLACEHOLDER = "_detached."
 """An entry with such a filter copies nothing: it stands where an entry is taken away for a moment."""
 DELIVERED = "_reconciler.src."
-_UNUSED = "_reconciler.from."
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _HASHED = 8
 
@@ -103,7 +103,7 @@ def detached(entry: Entry) -> str:
 
 def is_unused(subject: str) -> bool:
     """Whether a subject only serves to tell one ephemeral entry from another."""
-    return subject.startswith(_UNUSED)
+    return subject.startswith(UNUSED)
 
 
 def fresh_ephemeral(entry: Entry, start: int, subjects: tuple[str, ...], seed: str) -> Config | None:
@@ -114,7 +114,7 @@ def fresh_ephemeral(entry: Entry, start: int, subjects: tuple[str, ...], seed: s
     own = entry.get("subject_transforms") or ()
     chosen = (entry["filter_subject"],) if entry.get("filter_subject") else subjects
     transforms = [dict(one) for one in own] or [{"src": one, "dest": one} for one in chosen]
-    unused = f"{_UNUSED}{hashlib.blake2b(f'{seed} {start}'.encode(), digest_size=8).hexdigest()}"
+    unused = f"{UNUSED}{hashlib.blake2b(f'{seed} {start}'.encode(), digest_size=8).hexdigest()}"
     if not transforms or any(covers(one.get("src") or ">", unused) for one in transforms):
         return None
     kept = {name: value for name, value in entry.items() if name not in ("filter_subject", "opt_start_seq", "opt_start_time")}

@@ -35,9 +35,8 @@ from reconciler.plan.change import Action, Cause, Change, Reason, not_seen
 from reconciler.plan.difference import Difference, compare, with_marker, within_limits
 from reconciler.plan.display import in_short
 from reconciler.plan.machines import consumer_machine, continuation, journal_of, pause_differs, resumed_creation
+from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene, Seen
-
-_ADOPT = 'take it over with --adopt or the annotation `reconciler/adopt: "true"`'
 
 
 def decide(scene: Scene, declared: Declared) -> Change | None:
@@ -94,7 +93,7 @@ def create(scene: Scene, declared: Declared) -> Change:
         for forced in ("deny_delete", "deny_purge"):  # the server refuses sealed at creation: the next pass seals
             config.pop(forced, None)
     marker = Marker(owner=scene.rules.owner, spec=declared.digest, pause_until=declared.intent.pause_until)
-    change = Change(key=key, action=Action.CREATE, cause=Cause.MISSING, config=with_marker(config, marker), level=level)
+    change = Change(key=key, action=Action.CREATE, cause=Cause.MISSING, config=with_marker(key, config, marker), level=level)
     if reasons:
         return change.blocked(*reasons)
     return _unless_allowed(scene, change, losses.unkept_sources(scene, key, normal))
@@ -110,6 +109,8 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
     special = seen.special or bool(declared.intent.ignore or declared.intent.pause_until) or _held(scene, key)
     if not special and seen.digest == declared.digest and seen.owner and not scene.limited(key.stream_key):
         return None
+    if damaged := damage(seen):
+        return blocked(key, Cause.UNKNOWN, (damaged,))
     difference = compare(scene, declared, seen)
     if not scene.ours(key, seen):
         return _adopt(scene, difference)
@@ -134,8 +135,7 @@ def _adopt(scene: Scene, difference: Difference) -> Change:
     declared = difference.declared
     change = _change(scene, difference, Action.ADOPT)
     if not (scene.rules.adopt or declared.intent.adopt):
-        reason = Reason("not-owned", "it exists and carries no marker of ours", _ADOPT)
-        return change.blocked(reason)
+        return change.blocked(not_owned(difference.seen))
     return change
 
 
@@ -236,7 +236,7 @@ def delete(scene: Scene, key: Key, seen: Seen, cause: Cause) -> Change:
         if seen.owner:
             return change.blocked(Reason("other-owner", f"it belongs to {seen.owner!r}", "ask that owner to remove it"))
         if not (scene.rules.adopt or (declared and declared.intent.adopt)):
-            return change.blocked(Reason("not-owned", "it carries no marker of ours", _ADOPT))
+            return change.blocked(not_owned(seen))
     if declared and declared.intent.prevent_delete:
         return change.blocked(Reason("prevented", "preventDelete is set in its manifest", "remove preventDelete"))
     if isinstance(seen, LiveStream):

@@ -15,8 +15,8 @@ from reconciler.model.consumer import INTERNAL_FIELDS
 from reconciler.model.fields import table
 from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
-from reconciler.model.marker import Residue
 from reconciler.model.normal import EVERYTHING, Config, normal_source
+from reconciler.model.residue import SOURCES, Residue
 from reconciler.plan.change import FieldDiff
 from reconciler.plan.display import spec_model, yaml_path, yaml_value
 
@@ -49,19 +49,15 @@ def _leave_to_others(config: Config, live: Mapping[str, Any], model: type[BaseMo
     config[head] = inner
 
 
-SOURCES = "sources"
-"""Residue of this field is about one entry each."""
+def kept_residue(declared: Mapping[str, Any], live: Mapping[str, Any], residue: tuple[Residue, ...]) -> tuple[Residue, ...]:
+    """The residue rows that still stand: manifest and consumer say what they said when the procedure ended."""
+    return tuple(row for row in residue if _stands(declared.get(row.field), live.get(row.field), row))
 
 
-def kept_residue(declared: Mapping[str, Any], residue: tuple[Residue, ...]) -> tuple[Residue, ...]:
-    """The residue rows that still stand: the manifest says what it said when the procedure ended."""
-    return tuple(row for row in residue if _stands(declared.get(row.field), row))
-
-
-def _stands(declared: object, row: Residue) -> bool:
-    if row.field == SOURCES:
+def _stands(declared: object, live: object, row: Residue) -> bool:
+    if row.field == SOURCES:  # an entry that somebody has taken away comes back as it was
         return isinstance(declared, list) and row.declared in declared
-    return bool(declared == row.declared)
+    return bool(declared == row.declared and live == row.live)
 
 
 def effective(

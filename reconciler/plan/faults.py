@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.marks import TAKE_OUT
 from reconciler.plan.scene import Scene
 
 T = TypeVar("T")
 
 _NEWS = "tell us what the log says about it; everything else goes on"
-_TAKE_OUT = "take `reconciler.residue`, `reconciler.procedure` and `reconciler.source` out of its metadata, and it is as if new"
 
 
 def guarded(scene: Scene, key: Key, work: Callable[[], T]) -> T | Change:
@@ -31,7 +31,7 @@ def guarded(scene: Scene, key: Key, work: Callable[[], T]) -> T | Change:
 def _blocked(scene: Scene, key: Key, error: Exception) -> Change:
     seen = scene.seen(key)
     if seen is not None and seen.special:
-        reason = Reason("damaged-mark", f"what our mark on it says makes no sense ({error!r})", _TAKE_OUT)
+        reason = Reason("damaged-mark", f"what our mark on it says makes no sense ({error!r})", TAKE_OUT)
     else:
         reason = Reason("internal-error", f"a bug in reconciler: {error!r}", _NEWS)
     return Change(key=key, action=Action.BLOCKED, cause=Cause.UNKNOWN, reasons=(reason,))

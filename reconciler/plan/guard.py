@@ -6,7 +6,6 @@ Counted is what the manifests want, whether it is possible or not: that most of 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
 
 import orjson
 
@@ -24,9 +23,13 @@ _MASS = {Action.DELETE: Mass.REMOVED, Action.RECREATE: Mass.REMOVED, Action.UPDA
 
 
 def owned(scene: Scene) -> int:
-    """How many streams and consumers carry our marker."""
-    seen = chain(scene.live.streams.values(), *(consumers.values() for consumers in scene.live.consumers.values()))
-    return sum(resource.owner == scene.rules.owner for resource in seen)
+    """How many streams and consumers are ours: what is not declared has to say so by its name, or anybody could make it many."""
+    owner, streams = scene.rules.owner, scene.desired.streams
+    found = sum(seen.owner == owner and (key in streams or seen.named) for key, seen in scene.live.streams.items())
+    for stream, consumers in scene.live.consumers.items():
+        declared = scene.desired.consumers.get(stream, {})
+        found += sum(seen.owner == owner and (name in declared or seen.named) for name, seen in consumers.items())
+    return found
 
 
 def nothing_declared(scene: Scene) -> Iterator[Reason]:

@@ -28,11 +28,12 @@ from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unuse
 from reconciler.plan import losses
 from reconciler.plan.change import Reason, not_seen
 from reconciler.plan.display import in_short
+from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.readers import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
 from reconciler.procedures.drain import way_to_resume
-from reconciler.procedures.ground import journal_of
+from reconciler.procedures.ground import durable_name, journal_of
 from reconciler.procedures.leaving import needs_stillness
 from reconciler.procedures.requests import Message, NextMessage, StreamInfo
 
@@ -105,7 +106,9 @@ def drops(scene: Scene, reader: Reader) -> bool:
     declared, seen = scene.desired.resources.get(key), scene.live.consumer(key)
     if declared is not None and declared.intent.state != "absent":
         return False
-    return seen is None or scene.ours(key, seen)
+    if seen is None or not scene.ours(key, seen):
+        return seen is None
+    return seen.named or (reader.live is not None and durable_name(reader.live) == key.name)  # else only a mark ties it to this
 
 
 def _in_place(scene: Scene, reader: Reader) -> Move | None:
@@ -169,8 +172,11 @@ class Judge:
         keys = (reader.old, reader.target.key if reader.target else None)
         for key in dict.fromkeys(key for key in keys if key):
             silence = self.scene.live.why_unknown(key)
-            if silence and self.scene.live.consumer(key) is None:
+            seen = self.scene.live.consumer(key)
+            if silence and seen is None:
                 yield not_seen(f"{key}: {silence}", key)
+            if damaged := damage(seen) if seen else None:
+                yield replace(damaged, message=f"{key}: {damaged.message}")
         needed = self.move is Move.ADD and reader.origin is not None and reader.origin not in self.scene.streams
         if needed and not self.scene.live.why_unknown(reader.origin or reader.stream) and origin_info(self.scene, reader) is None:
             message = f"{reader.origin} is neither declared nor live"
@@ -184,8 +190,8 @@ class Judge:
             if seen is None:
                 continue
             if not scene.ours(key, seen) and not (scene.rules.adopt and not seen.owner):
-                whose = f"belongs to {seen.owner!r}" if seen.owner else "exists and carries no marker of ours"
-                yield Reason("not-owned", f"{key} {whose}", "take it over with --adopt, or choose another name")
+                whose = f"it belongs to {seen.owner!r}" if seen.owner else not_owned(seen).message
+                yield Reason("not-owned", f"{key}: {whose}", "take it over with --adopt, or choose another name")
             elif reader.managed and key == target and seen.marker.source not in ("", str(self.aggregate)):
                 yield Reason("not-owned", f"{key} is kept for {seen.marker.source}", "choose another name")
             elif self.move in HANDS_OVER and seen.info.get("paused") and not seen.marker.pause_until:

@@ -18,6 +18,7 @@ from reconciler.model.units import MAX_INT64
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.difference import Difference
 from reconciler.plan.losses import uncovered
+from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import (
     RESET_LEVEL,
@@ -30,10 +31,11 @@ from reconciler.procedures.consumer import (
 from reconciler.procedures.drain import way_to_resume
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.ground import migrating_for
+from reconciler.procedures.holds import HOLD_PREFIX, hold_key, proven
 from reconciler.procedures.let_go import LetGo
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.pausing import paused_by_person
-from reconciler.procedures.recreate_consumer import HOLD_PREFIX, RecreateConsumer, hold_key
+from reconciler.procedures.recreate_consumer import RecreateConsumer
 from reconciler.procedures.requests import Message, NextMessage, StreamInfo
 from reconciler.procedures.restore_consumer import RestoreConsumer
 from reconciler.procedures.resume import resume
@@ -201,13 +203,25 @@ def journal_of(scene: Scene, key: Key, seen: LiveConsumer | None) -> Journal | N
     return hold.marker.journal if hold and hold.owner == scene.rules.owner else None
 
 
+def _kept_place(scene: Scene, key: Key) -> str:
+    """What is known of where a consumer stood that is away: nothing but what its hold says."""
+    hold, stream = scene.live.consumer(hold_key(key)), scene.live.stream(key)
+    start = proven(key, ConsumerSeen(hold.info) if hold else None, stream.info if stream else None)
+    if start:
+        return f"nothing but its hold says where it stood: it goes on at {start:,}"
+    return "its hold does not prove where it stood: it begins as declared, and what it was done with may be delivered again"
+
+
 def resumed_creation(scene: Scene, declared: Declared, change: Change) -> Change:
     """A missing consumer: one that was being replaced, one that we saw before, or really a new one."""
     journal = journal_of(scene, declared.key, None)
     if journal is not None:
         machine: Procedure = RecreateConsumer(_target(scene, change, promised_duplicates(journal)))
         note = f"goes on with {journal.name} from step {journal.step!r}"
-        return replace(_as_procedure(change, machine), continues=True, notes=(note,))
+        return replace(_as_procedure(change, machine), continues=True, notes=(note, _kept_place(scene, declared.key)))
+    hold = scene.live.consumer(hold_key(declared.key))
+    if damaged := damage(hold) if hold else None:
+        return change.blocked(replace(damaged, message=f"{hold_key(declared.key)}: {damaged.message}"))
     floor = scene.memory.floors.get(declared.key)
     stream = scene.live.stream(declared.key)
     if stream is None or stream.info["created"] != scene.memory.created.get(declared.key.stream_key):

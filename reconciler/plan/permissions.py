@@ -16,7 +16,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import durables_read
 from reconciler.model.subjects import covers
-from reconciler.procedures.recreate_consumer import hold_key
+from reconciler.procedures.holds import hold_key
 
 
 class Mode(StrEnum):

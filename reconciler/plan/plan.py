@@ -23,7 +23,7 @@ from reconciler.plan.handovers import linked
 from reconciler.plan.machines import is_hold
 from reconciler.plan.order import ordered
 from reconciler.plan.policy import permits
-from reconciler.plan.removals import folded, removed_consumers, removed_durables, removed_streams, undeclared
+from reconciler.plan.removals import folded, nameless, removed_consumers, removed_durables, removed_streams, undeclared
 from reconciler.plan.scene import Scene, Seen
 from reconciler.plan.scope import Part, everything, part_of, touched_by
 from reconciler.procedures.move_subject import MoveSubject
@@ -196,6 +196,12 @@ def _notes(scene: Scene, found: list[Change]) -> Iterator[str]:
     pruned = sorted(str(c.key) for c in left if c.cause is Cause.PRUNE and c.key.stream_key not in going)
     if pruned:
         yield f"{len(pruned)} owned but no longer declared ({in_short(pruned, 3)}); `--prune` would delete them"
+    unnamed = sorted(map(str, nameless(scene)))
+    if unnamed:
+        yield (
+            f"{len(unnamed)} owned but no longer declared, by marks of an earlier version, which a copy has as well "
+            f"({in_short(unnamed, 3)}): they are never pruned; a tombstone (`state: absent`) deletes them"
+        )
     others = sum(change.cause is not Cause.PRUNE for change in left)
     if others:
         yield f"policy {scene.rules.policy} leaves {others} differences as they are"

@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import orjson
-
 from reconciler.model import units
 from reconciler.model.common import State
 from reconciler.model.desired import Declared
@@ -158,7 +156,7 @@ def _target(
     if durable is not None:
         config = {**durable.declared.config, "name": key.name, "durable_name": key.name}
         marker = Marker(owner=scene.rules.owner, spec=durable.declared.digest, source=str(declared.key))
-        return _consumer_target(scene, key, with_marker(config, marker)), True
+        return _consumer_target(scene, key, with_marker(key, config, marker)), True
     consumer = scene.desired.resources.get(key)
     if consumer is None or consumer.intent.state is not State.PRESENT:
         return None, False
@@ -254,6 +252,6 @@ def recreated(scene: Scene, reader: Reader) -> Reader:
         return reader
     name = f"{target.key.name}-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
     key = target.key._replace(name=name)
-    wire = orjson.dumps({**target.wire, "name": name, "durable_name": name})
+    wire = with_marker(key, {**target.wire, "name": name, "durable_name": name}, target.marker)
     wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
     return replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted, old=None)

@@ -7,21 +7,44 @@ from dataclasses import replace
 from functools import partial
 
 from reconciler.model.common import State
+from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.live import LiveConsumer
 from reconciler.model.normal import canonical
+from reconciler.model.sourcing import durable_of
 from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.decide import delete
 from reconciler.plan.faults import guarded
+from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene
-from reconciler.procedures.recreate_consumer import held_consumer
+from reconciler.procedures.holds import held_consumer
 
 
 def undeclared(scene: Scene) -> frozenset[Key]:
-    """Streams of ours that are no longer declared."""
+    """Streams of ours that are no longer declared, and say so by their name."""
+    return frozenset(key for key in _undeclared(scene) if scene.live.streams[key].named)
+
+
+def nameless(scene: Scene) -> Iterator[Key]:
+    """The same of which nobody can tell that they are no copies: their marks are from before marks had names."""
+    for key in _undeclared(scene):
+        if not scene.live.streams[key].named:
+            yield key.resource_key
+    for stream, consumers in scene.live.consumers.items():
+        declared = scene.desired.consumers.get(stream, {})
+        for name, consumer in consumers.items():
+            if name in declared or consumer.owner != scene.rules.owner or consumer.named:
+                continue
+            key = Key("Consumer", name, stream.name, stream.domain)
+            reader = _stands_for(key, consumer) if consumer.special else None
+            if key not in scene.desired.durables and not (reader and reader.is_stream and _reads(scene, reader.stream_key, key)):
+                yield key
+
+
+def _undeclared(scene: Scene) -> Iterator[Key]:
     owner, declared = scene.rules.owner, scene.desired.streams
-    return frozenset(key for key, stream in scene.live.streams.items() if stream.owner == owner and key not in declared)
+    return (key for key, stream in scene.live.streams.items() if stream.owner == owner and key not in declared)
 
 
 def removed_streams(scene: Scene, keys: Iterable[Key]) -> Iterator[Change]:
@@ -31,7 +54,9 @@ def removed_streams(scene: Scene, keys: Iterable[Key]) -> Iterator[Change]:
 
 
 def _removed_stream(scene: Scene, key: Key) -> Change:
-    return _protected(scene, delete(scene, key.resource_key, scene.live.streams[key], Cause.PRUNE))
+    change = delete(scene, key.resource_key, scene.live.streams[key], Cause.PRUNE)
+    damaged = damage(scene.live.streams[key])
+    return change.blocked(damaged) if damaged else _protected(scene, change)
 
 
 def removed_consumers(scene: Scene, streams: Iterable[Key], *, prune: bool) -> Iterator[Change]:
@@ -50,17 +75,26 @@ def removed_consumers(scene: Scene, streams: Iterable[Key], *, prune: bool) -> I
 
 def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: bool) -> Change | None:
     """The delete of one consumer of ours that is no longer declared, if it is to go."""
-    resources = scene.desired.resources
     if key in scene.desired.durables or (consumer.special and _is_read(scene, consumer.marker.source)):
         return None
+    if not consumer.named:
+        return None  # its mark may be a copy, and no reason to remove it, or to believe what it goes with
+    if damaged := damage(consumer):
+        shown = Change(key=key, action=Action.DELETE, cause=Cause.PRUNE, live_config=canonical(consumer.config))
+        return shown.blocked(damaged) if prune else None
     wanted_by = (_stands_for(key, consumer) if consumer.special else None) or key
-    if wanted_by not in resources:
-        if prune and consumer.special and consumer.marker.source:
-            return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
-        if prune and not _held_back(scene, key.name):
-            return _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
-        return None
-    if resources[wanted_by].intent.state is not State.ABSENT:
+    if wanted_by in scene.desired.resources:
+        return _going_with(scene, key, wanted_by, consumer)
+    if prune and consumer.special and consumer.marker.source:
+        return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
+    if prune and not _held_back(scene, key.name):
+        return _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
+    return None
+
+
+def _going_with(scene: Scene, key: Key, wanted_by: Key, consumer: LiveConsumer) -> Change | None:
+    """The delete of a consumer that is there because of another resource, if that one is to go."""
+    if scene.desired.resources[wanted_by].intent.state is not State.ABSENT:
         return None
     if wanted_by.is_stream:
         return _without_reader(scene, key, wanted_by, consumer, Cause.MANIFEST)
@@ -84,7 +118,9 @@ def removed_durables(scene: Scene, changes: Iterable[Change]) -> Iterator[Change
         for key in scene.kept_durables.get(change.key.stream_key, ()):
             consumer = scene.live.consumer(key)
             declared = key in scene.desired.resources or key in scene.desired.durables
-            if consumer is not None and not declared and consumer.owner == scene.rules.owner:
+            if consumer is None or declared or consumer.owner != scene.rules.owner:
+                continue
+            if consumer.named or _reads(scene, change.key.stream_key, key):
                 yield replace(_drop(key, consumer, change.cause), needs=(change.key,))
 
 
@@ -115,6 +151,12 @@ def _is_read(scene: Scene, aggregate: str) -> bool:
     except ValueError:  # it is kept for nobody, or the marker was damaged
         return False
     return key in scene.streams or key in scene.live.streams
+
+
+def _reads(scene: Scene, stream: Key, durable: Key) -> bool:
+    """Whether a stream really reads through a durable, whatever a mark says."""
+    seen = scene.live.streams.get(stream)
+    return seen is not None and any(durable_of(entry, stream.domain) == durable for entry in copied_entries(seen.config))
 
 
 def folded(changes: Iterable[Change]) -> list[Change]:

@@ -69,7 +69,7 @@ def _as_it_is(scene: Scene, reader: Reader, slot: Slot) -> Slot | None:
         return None
     others = [key for key in begun if key != reading]
     entry = canonical(reader.live)
-    durable = ConsumerTarget(key=reading, config=encode(seen.config, None), level=0) if reading and seen else None
+    durable = ConsumerTarget(key=reading, config=encode(reading.mark, seen.config, None), level=0) if reading and seen else None
     return replace(slot, before=entry, after=entry, said=b"", durable=durable, old=others[0] if others else None, drop_old=False)
 
 
@@ -80,7 +80,7 @@ def _attached(scene: Scene, reader: Reader, slot: Slot) -> Slot | None:
     entry = ConsumerSeen(seen.info).data.get(ENTRY) if seen else None
     if key is None or seen is None or not isinstance(entry, dict) or durable_name(entry) != key.name:
         return None
-    durable = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+    durable = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
     before, after = canonical(reader.live or {}), canonical(entry)
     return replace(slot, before=before, after=after, said=b"", durable=durable, old=None, drop_old=False)
 

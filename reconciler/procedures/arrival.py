@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.model import units
-from reconciler.model.marker import Residue
 from reconciler.model.normal import normal_consumer
+from reconciler.model.residue import BY_SEQUENCE, Residue
 from reconciler.procedures.consumer import (
     ConsumerSeen,
     ConsumerTarget,
@@ -24,9 +24,20 @@ from reconciler.procedures.consumer import (
     immutable_differences,
     new_filters,
 )
-from reconciler.procedures.machine import Do, Step
+from reconciler.procedures.holds import hold_key, proven_since
+from reconciler.procedures.machine import Ask, Do, Step
 from reconciler.procedures.pausing import FRESH, Memory, hold_still, release
-from reconciler.procedures.requests import CreateConsumer, Fact, Message, NextMessage, ResetConsumer, UpdateConsumer
+from reconciler.procedures.requests import (
+    ConsumerInfo,
+    CreateConsumer,
+    Fact,
+    Message,
+    NextMessage,
+    Read,
+    ResetConsumer,
+    StreamInfo,
+    UpdateConsumer,
+)
 
 MOVE, RESUME = "move", "resume"
 ARRIVING = frozenset({MOVE, RESUME})
@@ -57,19 +68,32 @@ def place(start: int, fact: Fact, time: int) -> Place:
 def create(name: str, target: ConsumerTarget, where: Place) -> Do:
     """Create the consumer at that place, paused and journalled."""
     config = target.wire
-    step = MOVE if _movable(target, where) else RESUME
+    step = MOVE if movable(target, where) else RESUME
     if step == RESUME:
         config = target.with_residue(_residue(target, where.start)).wire
     until = where.time + 2 * target.deadline
     journal = target.journal(name, step, {"start": where.start, **choice(until)})
-    paused = encode_paused(config, journal, target.marker.owner, until)
+    paused = encode_paused(target.key, config, journal, target.marker.owner, until)
     return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH, final=True)
 
 
-def in_place(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
-    """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond)."""
-    start = seen.journaled_start or 0
-    if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to == start:
+def in_place(
+    target: ConsumerTarget, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory
+) -> Step | None:
+    """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond).
+
+    The journal alone moves it nowhere: it goes as far as its hold proves, and without one it stays, and repeats.
+    """
+    start = seen.sequence("start") or 0
+    if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to:
+        return None
+    stream = facts.get(StreamInfo(target.key.stream_key))
+    least = proven_since(target.key, seen, hold, stream if isinstance(stream, dict) else None)
+    reads = (ConsumerInfo(target.key), ConsumerInfo(hold_key(target.key)), StreamInfo(target.key.stream_key))
+    if stream is None or (least and search(target, least) not in facts):
+        return Ask((*reads, search(target, least)) if least else reads, memory)
+    start = min(start, place(least, facts[search(target, least)], seen.time).start) if least else 0
+    if seen.floor >= start - 1:
         return None
     still = hold_still(target, seen, memory)
     if not isinstance(still, Memory):
@@ -85,10 +109,10 @@ def finish(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
 def _final(target: ConsumerTarget, seen: ConsumerSeen) -> bytes:
     """What it shall carry for good; a target that changed meanwhile beyond a plain update is left to the next plan."""
     reachable = not immutable_differences(seen.config, target) and not new_filters(target, seen)
-    return target.with_residue(seen.marker.residue).config if reachable else encode(seen.config, None)
+    return target.with_residue(seen.marker.residue).config if reachable else encode(target.key.mark, seen.config, None)
 
 
-def _movable(target: ConsumerTarget, where: Place) -> bool:
+def movable(target: ConsumerTarget, where: Place) -> bool:
     """Whether RESET will accept the position from a consumer created as declared."""
     if not target.rewindable:
         return False
@@ -103,5 +127,5 @@ def _movable(target: ConsumerTarget, where: Place) -> bool:
 def _residue(target: ConsumerTarget, start: int) -> tuple[Residue, ...]:
     """The fields in which a consumer created at `start` differs from the manifest, as normal forms show them."""
     declared: Mapping[str, Any] = normal_consumer(target.wire)
-    live = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+    live = {"deliver_policy": BY_SEQUENCE, "opt_start_seq": start}
     return tuple(Residue(name, live.get(name), declared.get(name)) for name in _PLACE if live.get(name) != declared.get(name))

@@ -16,8 +16,10 @@ from reconciler.model import flow, units
 from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.fields import Mutability, table
 from reconciler.model.identity import Key
-from reconciler.model.marker import OWNER, PROCEDURE, RESIDUE, Journal, Marker, Residue, read_marker
+from reconciler.model.marker import Journal, Marker, read_marker, with_mark
 from reconciler.model.normal import EVERYTHING, Config, normal_consumer
+from reconciler.model.residue import Residue
+from reconciler.model.seen import mark_of
 from reconciler.model.subjects import covered
 
 DEFAULT_DEADLINE = 60 * 10**9
@@ -57,7 +59,7 @@ class ConsumerTarget:
     @property
     def marker(self) -> Marker:
         """What the consumer's metadata shall say about us."""
-        return read_marker(self.wire.get("metadata"))
+        return read_marker(self.wire.get("metadata"), self.key.mark)
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -81,16 +83,18 @@ class ConsumerTarget:
         return int((rows[0] if rows else self.wire.get("opt_start_seq")) or 1)
 
     def with_residue(self, rows: tuple[Residue, ...]) -> Self:
-        """As it has to live with these differences."""
-        return self._with({row.field: row.live for row in rows}, Marker(residue=rows).to_metadata())
+        """As it has to live with these differences, as far as they stand for what it says."""
+        declared = normal_consumer(self.as_declared().wire)
+        kept = tuple(row for row in rows if declared.get(row.field) == row.declared)
+        return self._with({row.field: row.live for row in kept}, kept)
 
     def as_declared(self) -> Self:
         """Without the residue of earlier procedures: what the manifest says."""
-        return self._with({row.field: row.declared for row in self.marker.residue}, {})
+        return self._with({row.field: row.declared for row in self.marker.residue}, ())
 
-    def _with(self, fields: Mapping[str, Any], residue: dict[str, str]) -> Self:
+    def _with(self, fields: Mapping[str, Any], residue: tuple[Residue, ...]) -> Self:
         config = {name: value for name, value in (self.wire | dict(fields)).items() if value is not None}
-        metadata = {key: value for key, value in config.get("metadata", {}).items() if key != RESIDUE} | residue
+        metadata = with_mark(config.get("metadata"), replace(self.marker, residue=residue), self.key.mark)
         return replace(self, config=orjson.dumps(config | ({"metadata": metadata} if metadata else {})))
 
     def journal(self, name: str, step: str, data: Mapping[str, Any]) -> Journal:
@@ -114,7 +118,7 @@ class ConsumerSeen:
     @property
     def marker(self) -> Marker:
         """What we wrote into its metadata."""
-        return read_marker(self.config.get("metadata"))
+        return read_marker(self.config.get("metadata"), mark_of(self.info))
 
     @property
     def journal(self) -> Journal | None:
@@ -126,11 +130,10 @@ class ConsumerSeen:
         """What the journal keeps for its own procedure; empty when somebody damaged it."""
         return journal_data(self.journal)
 
-    @property
-    def journaled_start(self) -> int | None:
-        """The position that the journal names; None when it names none, or somebody damaged it."""
-        start = self.data.get("start")
-        return start if isinstance(start, int) and 0 <= start <= units.MAX_INT64 else None
+    def sequence(self, part: str) -> int | None:
+        """A sequence that the journal names; None when it names none, or somebody damaged it."""
+        found = self.data.get(part)
+        return found if isinstance(found, int) and 0 <= found <= units.MAX_INT64 else None
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -200,7 +203,7 @@ class ConsumerSeen:
     def chosen_again(self, until: int) -> bytes:
         """The configuration with the same journal, but for the deadline."""
         data = orjson.dumps({**self.data, **choice(until)}).decode()
-        return encode(self.config, replace(self.journal, data=data) if self.journal else None, self.marker.owner)
+        return encode(mark_of(self.info), self.config, replace(self.journal, data=data) if self.journal else None)
 
     @property
     def time(self) -> int:
@@ -263,23 +266,20 @@ def expected_duplicates(info: Config, start: int, retention: str) -> int:
     return max(0, min(int(delivered["stream_seq"]) - start + 1, int(delivered["consumer_seq"])))
 
 
-def encode(config: Mapping[str, Any], journal: Journal | None, owner: str = "") -> bytes:
-    """A configuration to send: with this journal, or with none; a pause never travels in an update."""
-    metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != PROCEDURE}
-    if journal:
-        metadata = {OWNER: owner, **metadata, **_entry(journal)}
+def encode(mark: str, config: Mapping[str, Any], journal: Journal | None, owner: str = "") -> bytes:
+    """A configuration to send, of what marks call so: with this journal, or with none; a pause never travels in an update."""
+    marker = read_marker(config.get("metadata"), mark)
+    metadata = with_mark(
+        config.get("metadata"), replace(marker, owner=marker.owner or (owner if journal else ""), journal=journal), mark
+    )
     full = {name: value for name, value in config.items() if name not in ("metadata", "pause_until")}
     return orjson.dumps(full | ({"metadata": metadata} if metadata else {}))
 
 
-def encode_paused(config: Mapping[str, Any], journal: Journal, owner: str, until: int) -> bytes:
+def encode_paused(key: Key, config: Mapping[str, Any], journal: Journal, owner: str, until: int) -> bytes:
     """A consumer to create: journalled, and paused from its first moment."""
-    created: Config = orjson.loads(encode(config, journal, owner))
+    created: Config = orjson.loads(encode(key.mark, config, journal, owner))
     return orjson.dumps(created | {"pause_until": deadline(until)})
-
-
-def _entry(journal: Journal) -> dict[str, str]:
-    return {PROCEDURE: Marker(journal=journal).to_metadata()[PROCEDURE]}
 
 
 @functools.cache
@@ -290,7 +290,7 @@ def _immutable() -> tuple[str, ...]:
 def immutable_differences(live: Mapping[str, Any], target: ConsumerTarget) -> tuple[str, ...]:
     """Fields no update could bring to the target, except those whose difference is recorded as residue."""
     was, shall = normal_consumer(live), normal_consumer(target.wire)
-    kept = {(row.field, repr(row.live), repr(row.declared)) for row in read_marker(live.get("metadata")).residue}
+    kept = {(row.field, repr(row.live), repr(row.declared)) for row in read_marker(live.get("metadata"), target.key.mark).residue}
     names = [name for name in (*_immutable(), "durable") if was.get(name) != shall.get(name)]
     if bool(was.get("deliver_subject")) != bool(shall.get("deliver_subject")):
         names.append("deliver_subject")  # a pull consumer never becomes a push consumer

@@ -115,5 +115,5 @@ def let_go(key: Key, seen: ConsumerSeen) -> Do | None:
     """The next step towards a durable that runs again and carries no journal; None when that is so."""
     if seen.journal is None:
         return None
-    clear = Do(UpdateConsumer(key, encode(seen.config, None)), f"clear the journal of {key.name}")
+    clear = Do(UpdateConsumer(key, encode(key.mark, seen.config, None)), f"clear the journal of {key.name}")
     return pause_as_declared(key, seen, seen.marker.pause_until) or clear

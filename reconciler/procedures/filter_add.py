@@ -157,13 +157,13 @@ class FilterAdd:
     def _note_pause(self, seen: ConsumerSeen, memory: Memory) -> Do:
         pause = choice(seen.time + 2 * self.target.deadline)
         journal = self.target.journal(NAME, PAUSE, {"added": added_filters(self.target, seen), **pause})
-        config = encode(seen.config, journal, self.target.marker.owner)
+        config = encode(self.key.mark, seen.config, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
     def _update(self, step: str, seen: ConsumerSeen, title: str, memory: Memory) -> Do:
         pause = {UNTIL: seen.data[UNTIL]} if seen.chosen else {}
         journal = self.target.journal(NAME, step, {"added": added_filters(self.target, seen), **pause})
-        config = encode(self.target.wire, journal, self.target.marker.owner)
+        config = encode(self.key.mark, self.target.wire, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), title, memory)
 
     def _ask(self, added: tuple[str, ...], memory: Memory) -> Ask:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.marker import Journal
 from reconciler.model.normal import Config, normal_consumer
@@ -35,7 +36,7 @@ from reconciler.procedures.requests import (
     UpdateStream,
     Write,
 )
-from reconciler.procedures.slots import STEADY, Slot, View
+from reconciler.procedures.slots import STEADY, Slot, View, is_entry, place_of
 
 NAME = "migrate-source"
 DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
@@ -104,14 +105,14 @@ class Ground:
         """Make a durable that waits, paused, to be taken into use."""
         until = self.now + FAR
         known = {**data, "made": True, "stream": str(self.view.stream), **choice(until)}
-        config = encode_paused(target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
+        config = encode_paused(target.key, target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
         return self.do(CreateConsumer(target.key, config), f"create {target.key.name}, paused")
 
     def note(self, key: Key, config: Config, step: str, data: Mapping[str, Any], title: str) -> Do:
         """Write a journal into a durable."""
-        target = ConsumerTarget(key=key, config=encode(config, None), level=0)
+        target = ConsumerTarget(key=key, config=encode(key.mark, config, None), level=0)
         journal = target.journal(NAME, step, {**data, "stream": str(self.view.stream), **self._pause_of(key, step)})
-        return self.do(UpdateConsumer(key, encode(config, journal, target.marker.owner or self.view.owner)), title)
+        return self.do(UpdateConsumer(key, encode(key.mark, config, journal, target.marker.owner or self.view.owner)), title)
 
     def _pause_of(self, key: Key, step: str) -> Mapping[str, Any]:
         """What a journal says of the pause: it is a long one from `attach` on."""
@@ -131,16 +132,38 @@ class Ground:
         until = self.now + POLL
         return Wait(min(until, over) if over else until, title, replace(self.memory, **memory))
 
+    def known(self, seen: ConsumerSeen, part: str) -> Config:
+        """An entry that a journal tells of, as long as it may be one of this slot, and is no other's; else empty."""
+        entry = seen.data.get(part)
+        if not is_entry(entry) or place_of(entry) != place_of(self.slot.wanted or self.slot.was):
+            return {}
+        own, name = {"", *(key.name for key in self.slot.keys)}, durable_name(entry)
+        others = {durable_name(one) for one in copied_entries(self.view.config)}
+        return entry if name in own or name not in others else {}
+
+    def shown(self, claim: int, seen: ConsumerSeen, *entries: Config) -> int | Ask:
+        """A sequence that a journal says was copied, as far as anything shows that it was."""
+        others = [self.view.consumer(key) for key in self.slot.keys]
+        reached = max((seen.floor, *(other.floor for other in others if other)))
+        for entry in filter(None, entries):
+            if reached >= claim:
+                break
+            found = self.copied(entry)
+            if isinstance(found, Ask):
+                return found
+            reached = max(reached, found.seq)
+        return min(claim, reached)
+
     def drained(self, key: Key, seen: ConsumerSeen) -> int | Step:
         """The next step towards a durable at rest; once it is, the last sequence that was copied."""
-        live, known = self.view.entry(self.slot), seen.data.get(ENTRY)
-        if live and detached(live) and isinstance(known, dict) and seen.paused_as_chosen and seen.unacknowledged:
-            return self.rested(known, max(seen.floor, int(seen.data.get(COPIED) or 0)))
-        target = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+        live, known = self.view.entry(self.slot), self.known(seen, ENTRY)
+        if live and detached(live) and known and seen.paused_as_chosen and seen.unacknowledged:
+            return self.rested(known, seen.floor)
+        target = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
         data: dict[str, Any] = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
         data |= choice(seen.time + 2 * DEFAULT_DEADLINE)
-        journalled = encode(seen.config, target.journal(NAME, DRAIN, data), owner)
+        journalled = encode(key.mark, seen.config, target.journal(NAME, DRAIN, data), owner)
         held = self.memory.held if self.memory.held.of == key.name else Held(of=key.name)
         found = hold(key, seen, journalled, self.now, held)
         if isinstance(found, int):
@@ -172,7 +195,8 @@ class Ground:
         """
         live = self.view.entry(self.slot)
         if live is None or detached(live):
-            return max(floor, int(seen.data.get(COPIED) or 0))
+            shown = self.shown(seen.sequence(COPIED) or 0, seen, self.known(seen, ENTRY))
+            return shown if isinstance(shown, Ask) else max(floor, shown)
         found = self.copied(live)
         if isinstance(found, Ask):
             return found

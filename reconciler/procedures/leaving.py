@@ -57,7 +57,7 @@ def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> S
     if journal_of(seen) == DRAIN:
         return ground.finished(let_go(target.key, seen))
     if means(seen.config) != means(target.wire) or seen.marker != target.marker:
-        return ground.do(UpdateConsumer(target.key, encode(target.wire, None)), f"update {target.key.name}")
+        return ground.do(UpdateConsumer(target.key, encode(target.key.mark, target.wire, None)), f"update {target.key.name}")
     return drop(ground, old) if old and old != target.key else None
 
 

@@ -4,8 +4,8 @@ What an entry has copied is known to the server under the entry's identity (`mod
 begins where its consumer stands. So every way from one to another is: hold the old one still, find Y, the last sequence it
 copied, and let the new one begin at Y + 1.
 
-- ephemeral → durable (`taking.prepare`): the durable is made paused, and the entry begins to read through it; Y is the last
-  message stored under the old identity, once that rests; RESET to Y + 1, resume;
+- ephemeral → durable (`taking.prepare`): the durable is made paused, moved behind what is copied so far, and the entry begins to
+  read through it; Y is the last message stored under the old identity, once that rests; RESET to Y + 1, resume;
 - durable → another one (`leaving.leave`): pause and drain the old one, whose ack floor is Y; make the new one paused, RESET to
   Y + 1, read through it, resume; delete the old one;
 - durable → ephemeral: pause and drain; an entry that starts at Y + 1 under an identity never used before; delete the durable;
@@ -88,7 +88,8 @@ class MigrateSource:
         reads: tuple[Read, ...] = (StreamInfo(self.key), *map(ConsumerInfo, self.touches))
         if any(read not in observation.facts for read in reads):
             return Ask(reads, course)
-        view = View(self.key, observation.facts, observation.now, read_marker(self.stream.wire.get("metadata")).owner)
+        owner = read_marker(self.stream.wire.get("metadata"), self.key.mark).owner
+        view = View(self.key, observation.facts, observation.now, owner)
         for number, slot in enumerate(self.slots):
             ground = Ground(slot, view, _led(slot, view, course.slots.get(number, Memory())), reads)
             step = _take_back(ground) if course.giving_up else _next(ground)
@@ -106,7 +107,7 @@ class MigrateSource:
         if view.info is None:
             return Do(CreateStream(self.key, config), f"create {name}", memory)
         wanted = orjson.loads(config)
-        marked = read_marker(view.config.get("metadata")) == read_marker(wanted.get("metadata"))
+        marked = read_marker(view.config.get("metadata"), self.key.mark) == read_marker(wanted.get("metadata"), self.key.mark)
         if not marked or normal_stream(view.config, name) != normal_stream(wanted, name):
             return Do(UpdateStream(self.key, config), f"update {name}", memory)
         return Done(self.notes)
@@ -120,7 +121,7 @@ class MigrateSource:
         entries = list(config["sources"])
         for said, live in varied:
             entries = [live if same_entry(entry, said) else entry for entry in entries]
-        return canonical({**config, "sources": entries, "metadata": with_variations(config["metadata"], varied)})
+        return canonical({**config, "sources": entries, "metadata": with_variations(self.key, config["metadata"], varied)})
 
 
 def _led(slot: Slot, view: View, memory: Memory) -> Memory:
@@ -185,7 +186,7 @@ def _take_back(ground: Ground) -> Step | None:
         read = journal_of(seen) == ATTACH and reads_through(live, key.name)  # without its position it must not run
         if seen is None or read or journal_of(seen) in ("", RESUME):
             continue
-        if seen.data.get("made"):
+        if seen.data.get("made") and not seen.info["delivered"]["consumer_seq"]:
             return ground.do(DeleteConsumer(key), f"delete {key.name} again")
         step = ground.finished(let_go(key, seen))
         if step:

@@ -120,7 +120,7 @@ class MoveSubject:
         if config is None:
             return False
         name = target.key.stream_name
-        same = read_marker(config.get("metadata")) == read_marker(target.wire.get("metadata"))
+        same = read_marker(config.get("metadata"), target.key.mark) == read_marker(target.wire.get("metadata"), target.key.mark)
         return same and normal_stream(config, name, self.level) == normal_stream(target.wire, name, self.level)
 
 

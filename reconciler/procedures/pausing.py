@@ -84,7 +84,7 @@ def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
     step = release(target, seen, memory)
     if step:
         return step
-    return Do(UpdateConsumer(target.key, encode(seen.config, None)), "take back the journal", memory)
+    return Do(UpdateConsumer(target.key, encode(target.key.mark, seen.config, None)), "take back the journal", memory)
 
 
 def paused_by_person(target: ConsumerTarget, seen: ConsumerSeen) -> Abort | None:

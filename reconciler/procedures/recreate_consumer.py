@@ -2,8 +2,7 @@
 
     journal `pause` ▸ pause ▸ drain ▸ create hold ▸ delete the consumer ▸ create the new one in its place ▸ delete hold ▸ resume
 
-The hold is a paused consumer beside it, on limits and interest: while the consumer is away it remembers the position
-(in its journal), and on interest it keeps the messages. A workqueue keeps them anyway, and allows no second consumer.
+The hold (`holds`) is a paused consumer beside it, on limits and interest.
 
 Invariant: from the first step on, the position is in the metadata of the consumer or of the hold, so that a crash anywhere
 can be gone on from.
@@ -11,16 +10,14 @@ can be gone on from.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from reconciler.model.identity import MAX_NAME, Key
-from reconciler.model.normal import EVERYTHING
-from reconciler.model.subjects import covers
+from reconciler.model.identity import Key
+from reconciler.model.normal import Config
 from reconciler.procedures import arrival
-from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode, encode_paused
+from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode
+from reconciler.procedures.holds import RECREATE, create_hold, held_at, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
@@ -31,30 +28,12 @@ from reconciler.procedures.requests import (
     Message,
     NextMessage,
     Read,
+    StreamInfo,
     UpdateConsumer,
 )
 
-NAME = "recreate-consumer"
-PAUSE, HOLD = "pause", "hold"
-HOLD_PREFIX = "_reconciler_hold_"
-_FAR = 10 * 365 * 24 * 3600 * 10**9
-
-
-def hold_key(consumer: Key) -> Key:
-    """The key of the hold of a consumer."""
-    name = HOLD_PREFIX + consumer.name
-    if len(name) > MAX_NAME:
-        name = HOLD_PREFIX + hashlib.blake2b(consumer.name.encode(), digest_size=16).hexdigest()
-    return consumer._replace(name=name)
-
-
-def held_consumer(hold: Key, config: Mapping[str, Any]) -> Key | None:
-    """The consumer whose place this one keeps; None when it is no hold."""
-    seen = ConsumerSeen({"config": config})
-    if seen.journal is None or (seen.journal.name, seen.journal.step) != (NAME, HOLD):
-        return None
-    name = seen.data.get("consumer")
-    return hold._replace(name=name) if isinstance(name, str) else None
+NAME = RECREATE
+PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +86,19 @@ class RecreateConsumer:
         if seen is None:
             return self._create(hold, observation.facts, memory)
         if seen.journal and seen.journal.name == NAME and seen.journal.step in arrival.ARRIVING:
-            return self._arrive(seen, hold, memory)
+            return self._arrive(seen, hold, observation.facts, memory)
         return self._leave(seen, hold, observation.facts, memory)
 
     @property
     def _queue(self) -> bool:
         return self.target.retention == "workqueue"
+
+    def _ask(self, memory: Memory, *more: Read) -> Ask:
+        return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), StreamInfo(self.key.stream_key), *more), memory)
+
+    def _stream(self, facts: Mapping[Read, Fact]) -> Config | None:
+        fact = facts.get(StreamInfo(self.key.stream_key))
+        return fact if isinstance(fact, dict) else None
 
     def _seen(self, key: Key, facts: Mapping[Read, Fact]) -> ConsumerSeen | None:
         fact = facts.get(ConsumerInfo(key))
@@ -133,13 +119,13 @@ class RecreateConsumer:
         """The consumer stands still: delete it once a hold stands at exactly its position."""
         if self._queue:
             return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH, final=True)
-        searches = self._searches(seen)
-        if any(one not in facts for one in searches):
-            return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches), still)
+        searches, stream = self._searches(seen), self._stream(facts)
+        if stream is None or any(one not in facts for one in searches):
+            return self._ask(still, *searches)
         start = self._earliest(seen.floor + 1, searches, facts)
         if hold is None:
-            return self._create_hold(seen, start, still)
-        if self._start(hold) != start:
+            return Do(create_hold(self.target, seen.filters, start, stream, seen.time), f"create a hold at {start}", still)
+        if proven(self.key, hold, stream) != start:
             return Do(DeleteConsumer(self.hold), "delete an outdated hold", still)
         return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH, final=True)
 
@@ -147,21 +133,37 @@ class RecreateConsumer:
         """The consumer is away: create the new one where the hold says."""
         if self._queue:
             return Do(CreateConsumer(self.key, self.target.config), f"create {self.key.name}", memory)
-        start = self._start(hold) if hold else 0
-        if hold is None or not start:
+        if hold is None:
             return Abort("position-loss", f"{self.key} is gone, and no hold says where it stood")
+        stream = self._stream(facts)
+        if stream is None:
+            return self._ask(memory)
+        start = proven(self.key, hold, stream) or self._unproven(hold, stream)
+        if not start:
+            title = f"create {self.key.name} as declared, since its hold does not prove where it stood"
+            return Do(CreateConsumer(self.key, self.target.config), title, memory, final=True)
         searches = self._searches(hold)
         if any(one not in facts for one in searches):
-            return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches), memory)
+            return self._ask(memory, *searches)
         start = self._earliest(start, searches, facts)
         search = arrival.search(self.target, start)
         if search not in facts:
-            return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), *searches, search), memory)
+            return self._ask(memory, *searches, search)
         return arrival.create(NAME, self.target, arrival.place(start, facts[search], hold.time))
 
-    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, memory: Memory) -> Step:
+    def _unproven(self, hold: ConsumerSeen, stream: Config) -> int:
+        """Where to begin by a hold that is not to be believed: not behind what is declared; 0: as declared.
+
+        What begins with what comes next, or with the last message, would skip what a true hold has kept.
+        """
+        policy, last = self.target.wire.get("deliver_policy", "all"), int(stream["state"]["last_seq"])
+        if policy in REWINDABLE:
+            return 0
+        return max(1, min(held_at(hold), last + 1 if policy == "new" else last))
+
+    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
         """The new consumer is there: bring it into place, let the hold go, resume."""
-        step = arrival.in_place(self.target, seen, memory)
+        step = arrival.in_place(self.target, seen, hold, facts, memory)
         if step:
             return step
         if hold:
@@ -180,7 +182,7 @@ class RecreateConsumer:
     def _note(self, seen: ConsumerSeen, memory: Memory) -> Do:
         data = {"added": added_filters(self.target, seen), "continues": seen.journal.name if seen.journal else ""}
         data |= choice(seen.time + 2 * self.target.deadline)
-        config = encode(seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
+        config = encode(self.key.mark, seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
     def _searches(self, seen: ConsumerSeen) -> tuple[NextMessage, ...]:
@@ -190,26 +192,3 @@ class RecreateConsumer:
 
     def _earliest(self, start: int, searches: tuple[NextMessage, ...], facts: Mapping[Read, Fact]) -> int:
         return min((start, *(answer.seq for one in searches if isinstance(answer := facts[one], Message))))
-
-    def _create_hold(self, seen: ConsumerSeen, start: int, memory: Memory) -> Do:
-        filters = _widest({*seen.filters, *self.target.filters})
-        config: dict[str, Any] = {
-            "name": self.hold.name,
-            "durable_name": self.hold.name,
-            "description": f"keeps the place of {self.key.name} while it is replaced",
-            "ack_policy": "explicit",
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": start,
-            "filter_subjects": [] if EVERYTHING in filters else filters,
-        }
-        journal = self.target.journal(NAME, HOLD, {"consumer": self.key.name, "start": start})
-        held = encode_paused(config, journal, self.target.marker.owner, seen.time + _FAR)
-        return Do(CreateConsumer(self.hold, held), f"create a hold at {start}", memory)
-
-    def _start(self, hold: ConsumerSeen) -> int:
-        return int(hold.config.get("opt_start_seq") or 0)
-
-
-def _widest(filters: set[str]) -> list[str]:
-    """Without those that another one covers: the server refuses overlapping filters in one consumer."""
-    return sorted(one for one in filters if not any(other != one and covers(other, one) for other in filters))

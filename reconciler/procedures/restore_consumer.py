@@ -2,7 +2,12 @@
 
 Creating it as declared would deliver everything once more, or skip what came meanwhile.
 
-Invariant: it never starts beyond the message after the last known floor.
+    create a hold ▸ create the consumer in its place, paused ▸ RESET ▸ delete the hold ▸ resume
+
+Without RESET it is created at its position, and needs no hold.
+
+Invariant: it never starts beyond the message after the last known floor; whoever goes on after a crash believes the hold, or
+nobody.
 """
 
 from __future__ import annotations
@@ -11,11 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.model.identity import Key
+from reconciler.model.normal import Config
 from reconciler.procedures import arrival
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
+from reconciler.procedures.holds import create_hold, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pausing import FRESH, Memory
-from reconciler.procedures.requests import ConsumerInfo, CreateConsumer, Fact, Read, StreamInfo
+from reconciler.procedures.requests import ConsumerInfo, CreateConsumer, DeleteConsumer, Fact, Read, StreamInfo
 
 NAME = "restore-consumer"
 
@@ -25,21 +32,25 @@ class RestoreConsumer:
     """Creates a missing consumer at the position after `floor`."""
 
     target: ConsumerTarget
-    floor: int
-    """The last stream sequence up to which it was seen to be done."""
+    floor: int | None
+    """The last stream sequence up to which it was seen to be done; None: nobody remembers, it can only be gone on with."""
     name: str = field(default=NAME, init=False)
-    touches: tuple[Key, ...] = field(default=(), init=False)
 
     @property
     def key(self) -> Key:
         """The consumer."""
         return self.target.key
 
+    @property
+    def touches(self) -> tuple[Key, ...]:
+        """The hold."""
+        return () if self.target.retention == "workqueue" else (hold_key(self.key),)
+
     def describe(self) -> Description:
         """What the plan prints."""
         return Description(
             NAME,
-            (f"create paused at {self.floor + 1}", "resume"),
+            (f"create paused at {self.floor + 1}" if self.floor is not None else "bring it to its place", "resume"),
             expected_duplicates=self.target.expected_duplicates,
             notes=self._notes(),
         )
@@ -51,34 +62,61 @@ class RestoreConsumer:
         memory = memory or FRESH
         if observation.failure:
             return Abort("refused", observation.failure)
-        info = ConsumerInfo(self.key)
-        if info not in observation.facts:
-            return Ask((info,), memory)
-        fact = observation.facts[info]
-        if not isinstance(fact, dict):
-            return self._create(observation.facts, observation.now, memory)
-        seen = ConsumerSeen(fact)
+        reads = tuple(map(ConsumerInfo, (self.key, *self.touches)))
+        if any(read not in observation.facts for read in reads):
+            return Ask(reads, memory)
+        seen, hold = (self._seen(key, observation.facts) for key in (self.key, hold_key(self.key)))
+        if seen is None:
+            return self._create(hold, observation, memory)
         if seen.journal and seen.journal.name == NAME:
-            return arrival.in_place(self.target, seen, memory) or arrival.finish(self.target, seen, memory)
+            return self._arrive(seen, hold, observation.facts, memory)
         if seen.marker.owner == self.target.marker.owner:
             return Done(self._notes())  # what else may differ by now is an ordinary change
         return Abort("exists", f"{self.key} is there again, as somebody else made it")
 
-    def _create(self, facts: Mapping[Read, Fact], now: int, memory: Memory) -> Step:
+    def _seen(self, key: Key, facts: Mapping[Read, Fact]) -> ConsumerSeen | None:
+        fact = facts.get(ConsumerInfo(key))
+        return ConsumerSeen(fact) if isinstance(fact, dict) else None
+
+    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+        step = arrival.in_place(self.target, seen, hold, facts, memory)
+        if step:
+            return step
+        if hold:
+            return Do(DeleteConsumer(hold_key(self.key)), "delete the hold", memory)
+        return arrival.finish(self.target, seen, memory)
+
+    def _create(self, hold: ConsumerSeen | None, observation: Observation, memory: Memory) -> Step:
+        facts = observation.facts
+        if self.floor is None:
+            return Abort("missing", f"{self.key} is gone again")
         as_declared = Do(CreateConsumer(self.key, self.target.config), f"create {self.key.name}", memory)
         if self.target.retention == "workqueue":
             return as_declared
         stream, search = StreamInfo(self.key.stream_key), arrival.search(self.target, self.floor + 1)
         if stream not in facts or search not in facts:
-            return Ask((ConsumerInfo(self.key), stream, search), memory)
+            return Ask((*map(ConsumerInfo, (self.key, *self.touches)), stream, search), memory)
         state = facts[stream]
         if not isinstance(state, dict):
             return Abort("missing", f"{self.key.stream_key} is gone")
         if self.floor > int(state["state"]["last_seq"]):
             return as_declared  # another stream of that name: the old sequences mean nothing there
-        return arrival.create(NAME, self.target, arrival.place(self.floor + 1, facts[search], now))
+        where = arrival.place(self.floor + 1, facts[search], observation.now)
+        step = self._hold(hold, state, where, memory) if arrival.movable(self.target, where) else None
+        return step or arrival.create(NAME, self.target, where)
+
+    def _hold(self, hold: ConsumerSeen | None, stream: Config, where: arrival.Place, memory: Memory) -> Do | None:
+        """The next step to a hold at the position, which is what tells it to whoever goes on; None once it is there."""
+        start = (self.floor or 0) + 1
+        if hold is None:
+            return Do(create_hold(self.target, (), start, stream, where.time), f"create a hold at {start}", memory)
+        if proven(self.key, hold, stream) != start:
+            return Do(DeleteConsumer(hold_key(self.key)), "delete an outdated hold", memory)
+        return None
 
     def _notes(self) -> tuple[str, ...]:
+        if self.floor is None:
+            return ()
         start = self.floor + 1
         if self.target.retention == "workqueue":
             return ("what is stored is unacknowledged and will be delivered",)

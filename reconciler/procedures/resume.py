@@ -24,7 +24,7 @@ def resume(target: ConsumerTarget, info: Mapping[str, Any]) -> Procedure | None:
     seen = ConsumerSeen(dict(info))
     name = seen.journal.name if seen.journal else ""
     if name == restore_consumer.NAME:
-        return RestoreConsumer(target, floor=max(0, (seen.journaled_start or 1) - 1))
+        return RestoreConsumer(target, floor=None)
     if name == recreate_consumer.NAME:
         return RecreateConsumer(target)
     if name == filter_add.NAME:

@@ -51,7 +51,7 @@ class SetPause:
         if "pause" not in done and self._differs(paused_until, paused=fact.get("paused") is True):
             title = f"pause until {self.until}" if self.until else "resume"
             return Do(PauseConsumer(self.key, self.until), title, done | {"pause"})
-        if "update" not in done and read_marker(fact["config"].get("metadata")).pause_until != self.until:
+        if "update" not in done and read_marker(fact["config"].get("metadata"), self.key.mark).pause_until != self.until:
             return Do(UpdateConsumer(self.key, self.config), "remember the pause", done | {"update"})
         return Done()
 

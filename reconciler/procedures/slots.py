@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
 from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.marker import OWNER, RESIDUE, Residue, read_marker
+from reconciler.model.marker import read_marker, with_mark
 from reconciler.model.normal import Config, normal_source
+from reconciler.model.residue import SOURCES, Residue
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
 from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo
@@ -129,8 +130,7 @@ class View:
         live, config = self.entry(slot), dict(self.config)
         entries = [one for one in config.get("sources") or () if one is not live]
         if entry and stands_for(entry, slot.spoken):
-            metadata = {OWNER: self.owner, **(config.get("metadata") or {})}
-            config["metadata"] = with_variations(metadata, [(slot.spoken, entry)])
+            config["metadata"] = with_variations(self.stream, config.get("metadata"), [(slot.spoken, entry)], self.owner)
         return orjson.dumps({**config, "sources": [*entries, entry] if entry else entries})
 
     def leaders(self, slot: Slot) -> tuple[str, ...]:
@@ -186,6 +186,20 @@ def _source_infos(info: Mapping[str, Any]) -> Iterator[Config]:
         yield info["mirror"]
 
 
+def is_entry(found: object) -> TypeGuard[Config]:
+    """Whether this can be an entry at all: it may come from a journal, which anybody may have written."""
+    if not isinstance(found, dict):
+        return False
+    texts = [found.get("name"), found.get("filter_subject", "")]
+    for part, names in (("consumer", ("name", "deliver_subject")), ("external", ("api", "deliver"))):
+        inner = found.get(part, {})
+        texts += [inner.get(name, "") for name in names] if isinstance(inner, dict) else [None]
+    transforms = found.get("subject_transforms", [])
+    for one in transforms if isinstance(transforms, list) else [None]:
+        texts += [one.get("src", ""), one.get("dest", "")] if isinstance(one, dict) else [None]
+    return all(isinstance(text, str) for text in texts)
+
+
 def place_of(entry: Mapping[str, Any]) -> tuple[str, str]:
     """Where an entry copies from: entries of the same place are told apart by how they read."""
     return entry.get("name", ""), (entry.get("external") or {}).get("api", "")
@@ -202,22 +216,24 @@ def same_entry(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -
 
 
 def stands_for(entry: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
-    """Whether an entry is another one than it is said to be, though it is none that only keeps a place."""
-    return bool(said) and not detached(entry) and not same_entry(entry, said)
+    """Whether an entry is as it is said to be, but for what a procedure had to vary."""
+    left = Residue(SOURCES, normal_source(entry), normal_source(said))
+    return bool(said) and left.live != left.declared and left.in_shape
 
 
-def with_variations(metadata: Mapping[str, str], pairs: Iterable[tuple[Config, Config]]) -> dict[str, str]:
+def with_variations(
+    stream: Key, metadata: Mapping[str, str] | None, pairs: Iterable[tuple[Config, Config]], owner: str = ""
+) -> dict[str, str]:
     """A stream's metadata with a note of the entries that are not as they are said to be, but had to be varied."""
-    marker = read_marker(metadata)
+    marker = read_marker(metadata, stream.mark)
     rows = list(marker.residue)
     for said, live in pairs:
-        known = next((row for row in rows if row.field == "sources" and row.live == normal_source(said)), None)
+        known = next((row for row in rows if row.field == SOURCES and row.live == normal_source(said)), None)
         declared = known.declared if known else normal_source(said)
-        rows = [row for row in rows if row.field != "sources" or row.declared != declared]
+        rows = [row for row in rows if row.field != SOURCES or row.declared != declared]
         if normal_source(live) != declared:
-            rows.append(Residue("sources", normal_source(live), declared))
-    kept = {name: text for name, text in metadata.items() if name != RESIDUE}
-    return kept | replace(marker, residue=tuple(rows)).to_metadata()
+            rows.append(Residue(SOURCES, normal_source(live), declared))
+    return with_mark(metadata, replace(marker, owner=marker.owner or owner, residue=tuple(rows)), stream.mark)
 
 
 def durable_key(entry: Mapping[str, Any], stream: Key) -> Key | None:

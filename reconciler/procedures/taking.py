@@ -57,7 +57,7 @@ def take(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> S
     if slot.durable and slot.durable.key == key and _may_change(seen, slot.durable, live, slot.wanted):
         target, wanted = slot.durable, slot.wanted
     elif live is not None and reads_through(live, key.name):
-        target, wanted = ConsumerTarget(key=key, config=encode(seen.config, None), level=0), live
+        target, wanted = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0), live
     else:
         return _abandon(ground, seen, key, live)
     if journal_of(seen) == RESUME:
@@ -75,11 +75,12 @@ def _may_change(seen: ConsumerSeen, target: ConsumerTarget, live: Config | None,
 def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> Step | None:
     """It was prepared, and is not wanted any more."""
     if live is not None and detached(live) == key.name:  # all that is known of its position is in its journal
-        as_it_is = ConsumerTarget(key=key, config=encode(seen.config, None), level=0)
+        as_it_is = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         known = {ENTRY: seen.data.get(ENTRY)}
         noted = ground.note(key, seen.config, DRAIN, known, f"note that {key.name} is left")
         return (_positioned(ground, seen, as_it_is) if journal_of(seen) == ATTACH else None) or noted
-    if seen.data.get("made") or ground.slot.drop_old:
+    made = seen.data.get("made") and not seen.info["delivered"]["consumer_seq"]
+    if made or ground.slot.drop_old:
         return ground.do(DeleteConsumer(key), f"delete {key.name}, which is not needed")
     return ground.finished(let_go(key, seen))
 
@@ -145,20 +146,43 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         if seen.info.get("push_bound"):
             return ground.wait("the stream lets go")
         return ground.note(target.key, target.wire, ATTACH, {**seen.data, ENTRY: wanted}, f"update {target.key.name}")
-    return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True, held=True)
+    known = _moved_beforehand(ground, seen, target, live) if live is not None else None
+    return known or ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True, held=True)
+
+
+def _moved_beforehand(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config) -> Step | None:
+    """While the old way is still there, it shows how far it has come; what the durable stands at shows it afterwards.
+
+    What was copied may have gone from the stream by then, and the journal is not believed.
+    """
+    least = seen.sequence("least") or 0
+    if seen.floor >= least:
+        return None
+    found = ground.copied(live)
+    if isinstance(found, Ask):
+        return found
+    start = _not_before_declared(ground, target.wire, min(least, max(found.seq, _told(ground, live))) + 1)
+    if not isinstance(start, int):
+        return start
+    title = f"move {target.key.name} to {start}, behind what is copied so far"
+    return ground.do(ResetConsumer(target.key, start), title) if seen.floor < start - 1 else None
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:
     """Where it has to begin; 0 when it begins there by itself."""
-    start = seen.data.get("start")
-    if not isinstance(start, int):
-        before = seen.data.get("from")
-        rested = ground.rested(before if isinstance(before, dict) else ground.slot.was, int(seen.data.get("least") or 0))
+    start, left, before = seen.sequence("start"), ground.known(seen, LEFT), ground.known(seen, "from")
+    if start is None:
+        rested = ground.rested(before or ground.slot.was, min(seen.sequence("least") or 0, seen.floor))
         if not isinstance(rested, int):
             return rested
         start = rested + 1
-    left = seen.data.get(LEFT)
-    if start and isinstance(left, dict):
+    elif start:
+        entries = (left, before, ground.known(seen, ENTRY), ground.view.entry(ground.slot) or {}, ground.slot.was)
+        shown = ground.shown(start - 1, seen, *entries)
+        if isinstance(shown, Ask):
+            return shown
+        start = shown + 1
+    if start and left:
         found = ground.copied(left)
         more = ground.rested(left, start - 1) if isinstance(found, Copied) and found.seq >= start else start - 1
         if isinstance(found, Ask) or not isinstance(more, int):
@@ -183,8 +207,8 @@ def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) 
 
 def _left_behind(ground: Ground, seen: ConsumerSeen) -> tuple[str, ...]:
     """On a workqueue: subjects of which the server's own durable may have copied messages without acknowledging them."""
-    before = seen.data.get("from")
-    if ground.slot.retention != "workqueue" or not isinstance(before, dict):
+    before = ground.known(seen, "from")
+    if ground.slot.retention != "workqueue" or not before:
         return ()
     return tuple(one for one in (copied_subjects(before) or (">",)) if one not in ground.memory.purged)
 
@@ -208,7 +232,7 @@ def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         return ground.wait("the first messages are acknowledged", flowing_from=waiting, stood=stood)
     other = ground.slot.old
     left = drop(ground, other) if other and other != key else None
-    return left or ground.do(UpdateConsumer(key, encode(target.wire, None)), f"clear the journal of {key.name}")
+    return left or ground.do(UpdateConsumer(key, encode(key.mark, target.wire, None)), f"clear the journal of {key.name}")
 
 
 def drop(ground: Ground, key: Key) -> Step | None:

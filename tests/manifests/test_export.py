@@ -16,7 +16,8 @@ from reconciler.manifests.schema import schema
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
 from reconciler.model.live import Live
-from reconciler.model.marker import DEAD_LETTER, Marker, Residue
+from reconciler.model.marker import DEAD_LETTER, Marker
+from reconciler.model.residue import Residue
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Rules
 from reconciler.plan.plan import plan

@@ -39,6 +39,8 @@ def durable(delivered: int = 5, floor: int | None = None, *, begun: int = 0, bou
     floor = delivered if floor is None else floor
     config = {"ack_policy": "flow_control", "deliver_subject": "d", **more.pop("config", {})}
     info = {
+        "stream_name": "S",
+        "name": "c",
         "created": "one",
         "config": config,
         "delivered": {"consumer_seq": delivered - begun, "stream_seq": delivered},

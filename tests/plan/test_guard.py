@@ -361,9 +361,33 @@ def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
     orders, gone = stream("ORDERS"), consumer("ORDERS", "billing", {}, Intent(state=State.ABSENT))
     journal = Journal("recreate-consumer", "hold", "x", '{"consumer":"billing","start":1}')
     hold = {"name": "_reconciler_hold_billing", "durable_name": "_reconciler_hold_billing"}
-    hold["metadata"] = Marker(owner="default", journal=journal).to_metadata()  # type: ignore[assignment]  # JSON
+    mark = "Consumer/ORDERS/_reconciler_hold_billing"
+    hold["metadata"] = Marker(owner="default", journal=journal, key=mark).to_metadata()  # type: ignore[assignment]  # JSON
     change = _one(plan(desired(orders, gone), live(stream_info(marked(orders)), consumer_info("ORDERS", hold)), Rules()))
     assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)
+
+
+def test_nobody_can_make_a_removal_look_small_with_streams_of_his_own() -> None:
+    declared = [stream(f"K{number}") for number in range(12)]
+    theirs = [stream_info({"name": f"F{number}", "metadata": {"reconciler.owner": "default"}}) for number in range(40)]
+    infos = [*(stream_info(marked(one)) for one in declared), *theirs]
+    assert [reason.code for reason in plan(desired(*declared[:7]), live(*infos), SYNC).refused] == ["mass-change"]
+
+
+def test_a_mark_without_a_name_is_no_reason_to_remove_anything() -> None:
+    def before(config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "metadata": {name: text for name, text in config["metadata"].items() if name != "reconciler.key"}}
+
+    kept, left, own = stream("KEPT"), stream("LEFT"), consumer("KEPT", "billing")
+    for mark, removed in ((before, []), (dict, ["Consumer/KEPT/billing", "Stream/LEFT"])):
+        infos = [stream_info(marked(kept)), stream_info(mark(marked(left))), consumer_info("KEPT", mark(marked(own)))]
+        found = plan(desired(kept), live(*infos), SYNC)
+        assert sorted(str(change.key) for change in found.changes) == removed
+        said = any("2 owned but no longer declared, by marks of an earlier version" in note for note in found.notes)
+        assert said is not bool(removed)
+    gone = [stream("LEFT", {}, Intent(state=State.ABSENT)), consumer("KEPT", "billing", {}, Intent(state=State.ABSENT))]
+    infos = [stream_info(marked(kept)), stream_info(before(marked(left))), consumer_info("KEPT", before(marked(own)))]
+    assert {change.action for change in plan(desired(kept, *gone), live(*infos), Rules()).changes} == {Action.DELETE}
 
 
 def test_a_stream_takes_protected_consumers_with_it_only_by_name() -> None:

@@ -10,10 +10,11 @@ import pytest
 from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
-from reconciler.model.marker import Journal, Marker, Residue, read_marker
+from reconciler.model.marker import Journal, Marker, read_marker
+from reconciler.model.residue import Residue
 from reconciler.plan.change import Action, Change, Memory, Plan, Rules
 from reconciler.plan.plan import plan
-from reconciler.procedures.recreate_consumer import hold_key
+from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import Absent, Message, NextMessage, StreamInfo, Unanswered
 from tests.support.values.build import OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
 
@@ -92,18 +93,18 @@ def test_a_pause_by_a_person_blocks_a_procedure() -> None:
 def test_a_half_done_procedure_goes_on() -> None:
     journal = Journal("filter-add", "pause", TWO.digest, '{"added":["orders.b"]}')
     config = marked(ONE)
-    config["metadata"] |= Marker(owner="default", spec=ONE.digest, journal=journal).to_metadata()
+    config["metadata"] |= Marker(owner="default", spec=ONE.digest, journal=journal, key=ONE.key.mark).to_metadata()
     half_done = consumer_info("ORDERS", config, paused=True)
     change = _one(plan(desired(ORDERS, TWO), live(stream_info(marked(ORDERS)), half_done), Rules()))
     assert change.action is Action.PROCEDURE
     assert "goes on with filter-add" in change.notes[0]
-    assert read_marker(orjson.loads(change.config)["metadata"]).journal is None, "else it would never be cleared"
+    assert read_marker(orjson.loads(change.config)["metadata"], change.key.mark).journal is None, "else it would never be cleared"
 
 
 def test_what_a_procedure_left_different_is_so_until_the_manifest_changes() -> None:
     left = (Residue("deliver_policy", "by_start_sequence", None), Residue("opt_start_seq", 7, None))
     config = marked(ONE, deliver_policy="by_start_sequence", opt_start_seq=7)
-    config["metadata"] |= Marker(owner="default", spec=ONE.digest, residue=left).to_metadata()
+    config["metadata"] |= Marker(owner="default", spec=ONE.digest, residue=left, key=ONE.key.mark).to_metadata()
     state = live(stream_info(marked(ORDERS)), consumer_info("ORDERS", config))
     assert plan(desired(ORDERS, ONE), state, Rules()).changes == ()
     newer = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"], "deliverPolicy": "new"})
@@ -114,7 +115,7 @@ def test_what_a_procedure_left_different_is_so_until_the_manifest_changes() -> N
 def _hold() -> dict[str, Any]:
     journal = Journal("recreate-consumer", "hold", SLOWER.digest, '{"consumer":"billing","start":7}')
     name = hold_key(SLOWER.key).name
-    metadata = Marker(owner="default", journal=journal).to_metadata()
+    metadata = Marker(owner="default", journal=journal, key=hold_key(SLOWER.key).mark).to_metadata()
     return consumer_info("ORDERS", {"name": name, "durable_name": name, "metadata": metadata}, paused=True)
 
 
@@ -123,6 +124,13 @@ def test_a_consumer_lost_between_delete_and_create_is_found_by_its_hold() -> Non
     assert change.action is Action.PROCEDURE
     assert change.procedure is not None
     assert change.procedure.name == "recreate-consumer"
+
+
+def test_a_hold_that_makes_no_sense_starts_no_new_consumer() -> None:
+    hold = _hold()
+    hold["config"]["metadata"]["reconciler.procedure"] = "nonsense"
+    change = _one(plan(desired(ORDERS, SLOWER), live(stream_info(marked(ORDERS)), hold), Rules()))
+    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
 
 
 def test_a_hold_left_beside_the_finished_consumer_is_taken_away() -> None:

@@ -124,7 +124,7 @@ def _worlds(draw: st.DrawFn) -> tuple[Desired, Live, Memory]:
 
 def _hold(stream_name: str) -> dict[str, Any]:
     journal = Journal("recreate-consumer", "hold", "x", '{"consumer":"x","start":1}')
-    metadata = Marker(owner="default", journal=journal).to_metadata()
+    metadata = Marker(owner="default", journal=journal, key=f"Consumer/{stream_name}/{HOLD}").to_metadata()
     return consumer_info(stream_name, {"name": HOLD, "durable_name": HOLD, "metadata": metadata})
 
 

@@ -294,7 +294,7 @@ def test_a_hint_about_a_durable_leads_to_the_change_of_its_stream(now: tuple[Dec
 
 
 def residue(there: KeptWorld) -> int:
-    return len(read_marker(there.server.streams["A"].config["metadata"]).residue)
+    return len(read_marker(there.server.streams["A"].config["metadata"], "Stream/A").residue)
 
 
 def test_how_an_entry_had_to_be_varied_is_kept_until_it_is_declared_otherwise() -> None:
@@ -376,7 +376,7 @@ def test_a_declared_durable_stays_when_its_stream_goes_in_the_middle_of_a_change
 def test_a_durable_that_was_left_over_goes_with_the_next_plan() -> None:
     for now in (copier(), copier(plain())):
         there = world(now)
-        kept = Marker(owner="default", source="Stream/A")
+        kept = Marker(owner="default", source="Stream/A", key=durable("left").mark)
         there.consumer("left", metadata=kept.to_metadata())
         found = after(there, now)
         assert migrates(found)

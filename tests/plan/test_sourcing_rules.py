@@ -9,7 +9,8 @@ import pytest
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
-from reconciler.model.marker import Marker
+from reconciler.model.marker import Marker, with_mark
+from reconciler.model.residue import Residue
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
@@ -41,7 +42,8 @@ def durable_info(wanted: Desired, name: str = "c", source: str = "Stream/A") -> 
     """The durable as we would have left it."""
     durable = wanted.durables[C].declared
     marker = Marker(owner="default", spec=durable.digest, source=source)
-    return consumer_info("S", {**durable.config, "name": name, "durable_name": name, "metadata": marker.to_metadata()})
+    metadata = with_mark({}, marker, f"Consumer/S/{name}")
+    return consumer_info("S", {**durable.config, "name": name, "durable_name": name, "metadata": metadata})
 
 
 @pytest.mark.parametrize("level", [1, 3])
@@ -132,10 +134,39 @@ def test_a_durable_goes_with_a_change_of_its_stream_as_long_as_there_is_one() ->
     assert (alone.action, alone.needs) == (Action.DELETE, (A,))
 
 
-@pytest.mark.parametrize("source", ["Stream/A", "nonsense"], ids=["of a stream that is gone", "of a damaged marker"])
-def test_a_durable_that_nothing_can_read_any_more_is_an_ordinary_undeclared_consumer(source: str) -> None:
+@pytest.mark.parametrize(("copied", "codes"), [(["s.>"], []), (["s.a"], ["position-loss"])])
+def test_an_entry_that_leaves_something_out_does_not_stand_for_all_of_its_origin(copied: list[str], codes: list[str]) -> None:
+    wanted = desired(origin(), stream("A", {"sources": [{"name": "S"}]}))
+    transforms = [{"src": one, "dest": one} for one in (*copied, "_reconciler.from.1")]
+    live_entry = {"name": "S", "opt_start_seq": 9, "subject_transforms": transforms}
+    marker = Marker(owner="default", spec=wanted.resources[A].digest, residue=(Residue("sources", live_entry, {"name": "S"}),))
+    aggregate = {**wanted.resources[A].config, "sources": [live_entry], "metadata": with_mark({}, marker, A.mark)}
+    state = live(stream_info(marked(origin()), messages=9, last_seq=9), stream_info(aggregate, messages=9, last_seq=9))
+    change = change_of(A, wanted, state)
+    assert [reason.code for reason in change.reasons] == codes if change else not codes
+
+
+def test_a_durable_whose_journal_makes_no_sense_is_not_resumed() -> None:
     wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
-    state = live(stream_info(marked(origin())), durable_info(wanted, source=source))
+    durable = durable_info(wanted)
+    durable["config"]["metadata"]["reconciler.procedure"] = "nonsense"
+    aggregate = wanted.resources[A]
+    change = change_of(A, wanted, live(stream_info(marked(origin())), stream_info(marked(aggregate)), durable))
+    assert change is not None
+    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
+
+
+def test_a_durable_whose_mark_makes_no_sense_is_not_removed_for_what_it_says() -> None:
+    wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
+    state = live(stream_info(marked(origin())), durable_info(wanted, source="nonsense"))
+    change = change_of(C, desired(origin()), state, SYNC)
+    assert change is not None
+    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
+
+
+def test_a_durable_that_nothing_can_read_any_more_is_an_ordinary_undeclared_consumer() -> None:
+    wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
+    state = live(stream_info(marked(origin())), durable_info(wanted))
     change = change_of(C, desired(origin()), state, SYNC)
     assert change is not None
     assert change.action is Action.DELETE

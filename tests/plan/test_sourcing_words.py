@@ -70,7 +70,7 @@ def test_a_new_durable_says_what_it_selects_and_that_nothing_is_at_stake() -> No
 def test_an_entry_goes_before_its_durable() -> None:
     before = wanted(copying(**managed()))
     durable = before.durables[Key("Consumer", "c", "S")].declared
-    marker = Marker(owner="default", spec=durable.digest, source=str(A))
+    marker = Marker(owner="default", spec=durable.digest, source=str(A), key=durable.key.mark)
     kept = consumer_info("S", {**durable.config, "metadata": marker.to_metadata()})
     state = live(stream_info(marked(S)), stream_info(marked(before.streams[A])), kept)
     shown = text(change(wanted(stream("A", {"subjects": ["a.>"]})), state))

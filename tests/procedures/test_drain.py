@@ -27,7 +27,8 @@ def _seen(marker: Marker, delivered: int = 5, in_flight: int = 0, until: str = U
     """A paused durable with everything up to 5 acknowledged."""
     config: dict[str, Any] = {"durable_name": "c", "pause_until": until, "metadata": marker.to_metadata()}
     at = {"delivered": {"consumer_seq": 9, "stream_seq": delivered}, "ack_floor": {"consumer_seq": 9, "stream_seq": 5}}
-    return ConsumerSeen({"config": config, "paused": True, "ts": format_time(NOW), "num_ack_pending": in_flight, **at})
+    named = {"stream_name": KEY.stream, "name": KEY.name, "config": config}
+    return ConsumerSeen({**named, "paused": True, "ts": format_time(NOW), "num_ack_pending": in_flight, **at})
 
 
 def _held(seen: ConsumerSeen, held: Held, later: int = 0) -> Any:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from reconciler.errors import ApiError
 from reconciler.model import units
-from reconciler.model.marker import Marker, Residue, read_marker
+from reconciler.model.marker import Marker, read_marker
+from reconciler.model.residue import Residue
 from reconciler.procedures.consumer import expected_duplicates
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.machine import Abort, Done
@@ -176,7 +177,7 @@ def test_a_person_s_pause_is_not_touched() -> None:
 def test_a_declared_pause_comes_back() -> None:
     world = passed_by()
     until = "2030-01-01T00:00:00Z"
-    marker = Marker(owner="test", spec="new", pause_until=until).to_metadata()
+    marker = Marker(owner="test", spec="new", pause_until=until, key=C.mark).to_metadata()
     world.server.write(UpdateConsumer(C, config("s.a", metadata=marker)))
     world.server.write(PauseConsumer(C, until))
     result = run(FilterAdd(world.target("s.a", "s.b", metadata=marker)), world.server)
@@ -211,7 +212,7 @@ def test_below_level_4_a_match_that_comes_meanwhile_is_never_skipped(published_a
     if isinstance(result.end, Abort):
         assert result.end.code == "position-loss"
         assert world.consumer_filters == ["s.a"]
-    assert read_marker(world.server.read_config(C)["metadata"]).journal is None
+    assert read_marker(world.server.read_config(C)["metadata"], C.mark).journal is None
     assert world.server.consumers["S", "c"].paused_until == 0
     world.drain()
     assert world.lost() == []
@@ -241,14 +242,14 @@ def test_what_lies_before_the_declared_start_is_not_wanted() -> None:
 def test_the_residue_of_an_earlier_procedure_stays() -> None:
     world = World()
     rows = (Residue("deliver_policy", "by_start_sequence", None), Residue("opt_start_seq", 2, None))
-    marked = Marker(owner="test", spec="old", residue=rows).to_metadata()
+    marked = Marker(owner="test", spec="old", residue=rows, key=C.mark).to_metadata()
     world.publish("a", "a")
     world.consume("s.a", deliver_policy="by_start_sequence", opt_start_seq=2, metadata=marked)
     world.publish("b", "a")
     world.work(2)
     assert isinstance(run(FilterAdd(world.target("s.a", "s.b")), world.server).end, Done)
     live = world.server.read_config(C)
-    assert (live["opt_start_seq"], read_marker(live["metadata"]).residue) == (2, rows)
+    assert (live["opt_start_seq"], read_marker(live["metadata"], C.mark).residue) == (2, rows)
     world.drain()
     assert 3 in world.handled
 
@@ -256,7 +257,7 @@ def test_the_residue_of_an_earlier_procedure_stays() -> None:
 def test_what_lies_before_a_residual_start_cannot_be_rewound_to() -> None:
     world = World()
     rows = (Residue("deliver_policy", "by_start_sequence", None), Residue("opt_start_seq", 3, None))
-    marked = Marker(owner="test", spec="old", residue=rows).to_metadata()
+    marked = Marker(owner="test", spec="old", residue=rows, key=C.mark).to_metadata()
     world.publish("b", "a")
     world.consume("s.a", deliver_policy="by_start_sequence", opt_start_seq=3, metadata=marked)
     result = run(FilterAdd(world.target("s.a", "s.b")), world.server)

@@ -37,7 +37,8 @@ C = durable("c")
 def _seen(**data: Any) -> ConsumerSeen:
     """A durable with such a journal."""
     journal = Journal("migrate-source", "attach", "x", orjson.dumps(data).decode())
-    return ConsumerSeen({"config": {"durable_name": "c", "metadata": Marker(owner="default", journal=journal).to_metadata()}})
+    metadata = Marker(owner="default", journal=journal, key=C.mark).to_metadata()
+    return ConsumerSeen({"stream_name": "S", "name": "c", "config": {"durable_name": "c", "metadata": metadata}})
 
 
 def _ground(entry: dict[str, Any], copied: int = -1, *, retention: str = "limits", memory: Memory | None = None) -> Ground:
@@ -65,6 +66,31 @@ def test_more_that_arrives_begins_the_waiting_anew() -> None:
 def test_what_was_told_counts_where_the_messages_are_gone() -> None:
     ground = _ground(PLAIN, 0, memory=Memory(copied=0, copied_since=NOW - RESTS))
     assert ground.rested(PLAIN, 9) == 9
+
+
+@pytest.mark.parametrize(
+    ("claim", "copied", "floor", "counts"), [(9, 9, 0, 9), (9, 7, 0, 7), (9, 3, 5, 5), (4, 9, 0, 4), (9, 0, 0, 0)]
+)
+def test_what_a_journal_says_was_copied_counts_as_far_as_something_shows_it(
+    claim: int, copied: int, floor: int, counts: int
+) -> None:
+    at = {"consumer_seq": 1, "stream_seq": floor}
+    assert _ground(through("c"), copied).shown(claim, ConsumerSeen({"delivered": at, "ack_floor": at}), through("c")) == counts
+
+
+def test_what_a_journal_says_of_an_entry_counts_for_entries_of_its_origin_that_nobody_else_is() -> None:
+    ground = _ground(through("c"))
+    others: tuple[Any, ...] = (
+        through("c") | {"name": "T"},
+        {"name": 5},
+        7,
+        None,
+        [],
+        {"name": "S", "consumer": 5},
+        {"name": "S", "filter_subject": {}},
+    )
+    assert [ground.known(_seen(entry=one), "entry") for one in others] == [{}] * len(others)
+    assert [ground.known(_seen(entry=one), "entry") for one in (PLAIN, through("c"))] == [PLAIN, through("c")]
 
 
 @pytest.mark.parametrize(("copied", "last"), [(3, 5), (5, 5), (9, 9)])

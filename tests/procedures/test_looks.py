@@ -45,7 +45,8 @@ def _config(spec: str) -> dict[str, Any]:
 def _info(spec: str = "new", floor: int = 5, created: int = NOW, pause: str = "") -> dict[str, Any]:
     at = {"consumer_seq": 1, "stream_seq": floor}
     config = _config(spec) | ({"pause_until": pause} if pause else {})
-    info = {"config": config, "created": format_time(created), "delivered": at, "ack_floor": at, "ts": format_time(NOW)}
+    info = {"stream_name": "S", "name": "c", "config": config, "ts": format_time(NOW)}
+    info |= {"created": format_time(created), "delivered": at, "ack_floor": at}
     return info | ({"paused": True} if pause else {})
 
 

@@ -77,7 +77,7 @@ class Deeds:
         if seen is None:
             return
         self.done.append(f"{deed} {name}")
-        journal = read_marker(seen.config.get("metadata")).journal
+        journal = read_marker(seen.config.get("metadata"), key.mark).journal
         at_once = deed == "delete" and (self.world.retention == "workqueue" or not self._copied(name))
         self.again = self.again or journal is not None or at_once
         if deed == "resume" and server.paused(seen):

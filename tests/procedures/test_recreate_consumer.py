@@ -13,8 +13,9 @@ from reconciler.errors import ApiError
 from reconciler.model.identity import MAX_NAME, Key, valid_name
 from reconciler.model.marker import read_marker
 from reconciler.procedures.filter_add import FilterAdd
+from reconciler.procedures.holds import hold_key
 from reconciler.procedures.machine import Abort, Done
-from reconciler.procedures.recreate_consumer import RecreateConsumer, hold_key
+from reconciler.procedures.recreate_consumer import RecreateConsumer
 from reconciler.procedures.requests import CreateConsumer, DeleteConsumer, PauseConsumer, ResetConsumer, Write
 from tests.support.world.consumers import OTHER, OWNED, C, World, config
 from tests.support.world.driver import NO_CRASH, Crash, run
@@ -153,7 +154,7 @@ def test_below_level_4_the_difference_is_recorded_as_residue() -> None:
     run(RecreateConsumer(world.target("s.a", **CHANGE)), world.server)
     live = world.server.read_config(C)
     assert (live["deliver_policy"], live["opt_start_seq"]) == ("by_start_sequence", 2)
-    rows = {row.field: (row.live, row.declared) for row in read_marker(live["metadata"]).residue}
+    rows = {row.field: (row.live, row.declared) for row in read_marker(live["metadata"], C.mark).residue}
     assert rows == {"deliver_policy": ("by_start_sequence", None), "opt_start_seq": (2, None)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.manifests.findings import Finding, Path
 from reconciler.manifests.suggest import quoted
 from reconciler.model.sourcing import PLACEHOLDER
-from reconciler.procedures.recreate_consumer import HOLD_PREFIX
+from reconciler.procedures.holds import HOLD_PREFIX
 
 _SUBJECTS = (PLACEHOLDER, "_reconciler.")
 _DURABLES = (HOLD_PREFIX, "JS_SRC_", "JS_MIRROR_")

@@ -43,7 +43,7 @@ class Shop:
 
     def config(self, *filters: str, spec: str, **fields: Any) -> Json:
         """A consumer's wire configuration."""
-        marker = Marker(owner="test", spec=spec).to_metadata()
+        marker = Marker(owner="test", spec=spec, key=self.key.mark).to_metadata()
         named = [f"{self.stream}.{name}" for name in filters]
         plain = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 5 * 10**8, "filter_subjects": named}
         return plain | {"metadata": marker} | fields

@@ -12,7 +12,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.fields import to_wire
 from reconciler.model.identity import Key, Location
 from reconciler.model.live import Live, LiveConsumer, LiveStream, Server
-from reconciler.model.marker import Marker
+from reconciler.model.marker import Marker, with_mark
 from reconciler.model.normal import complete_stream, digest, normal_consumer, normal_stream
 from reconciler.model.stream import StreamSpec
 from reconciler.model.units import format_time
@@ -44,8 +44,8 @@ def desired(*declared: Declared, **more: Any) -> Desired:
 def marked(declared: Declared, owner: str = "default", **changes: Any) -> dict[str, Any]:
     """The wire configuration of a declared resource as we would have left it, with `changes` made by somebody."""
     config = declared.config
-    metadata = {**(config.get("metadata") or {}), **Marker(owner=owner, spec=declared.digest).to_metadata()}
-    return {**config, "metadata": metadata, **changes}
+    marker = Marker(owner=owner, spec=declared.digest)
+    return {**config, "metadata": with_mark(config.get("metadata"), marker, declared.key.mark), **changes}
 
 
 def stream_info(config: dict[str, Any], **state: Any) -> dict[str, Any]:

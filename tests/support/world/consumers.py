@@ -16,15 +16,15 @@ from reconciler.model import subjects
 from reconciler.model.identity import Key
 from reconciler.model.marker import PROCEDURE, Marker
 from reconciler.procedures.consumer import ConsumerTarget
-from reconciler.procedures.recreate_consumer import HOLD_PREFIX
+from reconciler.procedures.holds import HOLD_PREFIX
 from reconciler.procedures.requests import ConsumerInfo, CreateConsumer, CreateStream
 from tests.support.world.server import ModelServer
 
 STREAM = Key("Stream", "S")
 C = Key("Consumer", "c", "S")
 OTHER = Key("Consumer", "other", "S")
-OWNED = Marker(owner="test", spec="old").to_metadata()
-TARGETED = Marker(owner="test", spec="new").to_metadata()
+OWNED = Marker(owner="test", spec="old", key=C.mark).to_metadata()
+TARGETED = Marker(owner="test", spec="new", key=C.mark).to_metadata()
 BASE = {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 2 * 10**9}
 
 

@@ -58,7 +58,7 @@ class Served(World):
     def wrong(self, _: Keeper) -> str:
         """What is not as it has to be once all is quiet; empty for nothing."""
         c = self.server.consumers["S", "c"]
-        declared = read_marker(c.config.get("metadata")).pause_until
+        declared = read_marker(c.config.get("metadata"), C.mark).pause_until
         found = ["it is not paused as declared"] if declared and c.paused_until != units.parse_time(declared) else []
         if declared and not found:
             c.paused_until = 0

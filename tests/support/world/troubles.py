@@ -138,7 +138,7 @@ class _Course:
                 for _ in range(4):
                     self.world.publish()
                     self.server.advance(0.5)
-            marked = ConsumerSeen({"config": seen.config})
+            marked = ConsumerSeen({"stream_name": key.stream, "name": key.name, "config": seen.config})
             self.made = marked.data.get("made") is True
             self.person = self.server.now + PERSON
             self.server.write(PauseConsumer(key, units.format_time(self.person)))
