@@ -61,10 +61,14 @@ def test_only_a_pause_with_the_deadline_in_the_journal_counts() -> None:
     again = _held(earlier, RESTING, QUIET + DEFAULT_DEADLINE)
     assert isinstance(again, Do)
     assert again.write == PauseConsumer(KEY, UNTIL)
-    damaged = Journal("migrate-source", "drain", "", "damaged")
-    noted = _held(_seen(Marker(owner="default", journal=damaged), until=PERSON), RESTING, QUIET)
+    without = Journal("migrate-source", "drain", "", "{}")
+    noted = _held(_seen(Marker(owner="default", journal=without), until=PERSON), RESTING, QUIET)
     assert isinstance(noted, Do)
     assert isinstance(noted.write, UpdateConsumer)
+    damaged = Journal("migrate-source", "drain", "", "damaged")
+    nobodys = _held(_seen(Marker(owner="default", journal=damaged), until=PERSON), RESTING, QUIET)
+    assert isinstance(nobodys, Abort)
+    assert nobodys.code == "paused-by-person"
 
 
 def test_a_pause_that_neither_a_journal_nor_a_manifest_explains_is_a_person_s() -> None:
