@@ -19,7 +19,7 @@ from reconciler.cli.writing import domains_of, pen, tell_fence
 from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, SystemClock, Throttle, Word, Writes, apply_plan
 from reconciler.errors import Refused
 from reconciler.jetstream.fence import PATIENCE
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Plan, Rules

@@ -31,7 +31,7 @@ from reconciler.errors import Problem, UsageError
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.manifests.loader import Loaded

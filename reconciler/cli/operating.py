@@ -20,7 +20,7 @@ from reconciler.cli.writing import pen, tell_fence
 from reconciler.engine import Reply, SystemClock, Throttle, Writes, judged
 from reconciler.errors import LeaseHeld, Refused, Unreachable
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model import units
 from reconciler.model.identity import Key

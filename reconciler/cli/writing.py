@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from reconciler.cli.terminal import Terminal
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import PATIENCE, Fence, FenceNews, FenceState
-from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease, bucket_name
 from reconciler.jetstream.term import Term
 from reconciler.jetstream.traces import traces_of
 from reconciler.jetstream.writer import JetStreamWriter

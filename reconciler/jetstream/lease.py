@@ -19,22 +19,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import socket
-import uuid
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import Self
 
-import orjson
 import structlog
 
 from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, NoResponders, NotSent, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import Clock, SystemClock
-from reconciler.jetstream.fence import Fence, parse_links, recorded
+from reconciler.jetstream.fence import Fence, recorded
+from reconciler.jetstream.holder import Holder, LeaseState, now
 from reconciler.jetstream.kv import BucketState, Entry, KeyValueBucket
 from reconciler.jetstream.term import LinkName
 from reconciler.jetstream.traces import Traces
@@ -59,60 +55,6 @@ _NAME_IN_USE = 10058
 _RELEASE_ATTEMPTS = 2
 
 log = structlog.get_logger(__name__)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """Who holds the lease, as written in it."""
-
-    holder: str = field(default_factory=lambda: uuid.uuid4().hex)
-    host: str = field(default_factory=socket.gethostname)
-    pid: int = field(default_factory=os.getpid)
-    source: str = ""
-    """Where its manifests come from."""
-    revision: str = ""
-    """The revision of those manifests."""
-    at: str = field(default_factory=_now)
-    """Since when, by its own clock."""
-    ttl: float = 0.0
-    """For how many seconds nobody else may begin after it has renewed; 0: a version before, which went by the bucket."""
-    links: tuple[LinkName, ...] = ()
-    """Over which connections its changes may be on their way."""
-
-    def encode(self) -> bytes:
-        """The value of the key."""
-        return orjson.dumps(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> Self:
-        """The holder in a value; fields of later versions are ignored, and a foreign value is somebody unknown."""
-        try:
-            document = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            document = None
-        if not isinstance(document, dict):
-            return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
-        links, ttl = parse_links(document.get("links") or []) or (), document.get("ttl")
-        ttl = ttl if isinstance(ttl, int | float) and ttl > 0 else 0.0
-        return cls(**{name: document[name] for name in cls.__slots__ if name in document} | {"links": links, "ttl": ttl})
-
-    def __str__(self) -> str:
-        source = f", manifests {self.source}" if self.source else ""
-        return f"{self.host} (pid {self.pid}{source}) since {self.at}"
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseState:
-    """What `lease show` prints."""
-
-    holder: Holder
-    lease_revision: int
-    renewed: str
-    """When the server stored the last renewal, RFC 3339."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +283,7 @@ class KvLease:
 
     async def _enter(self, revision: int, vacancy: _Vacancy) -> bool:
         """Takes the lease, if this is still its entry; behind a fence, what it waits for stays named for whoever comes next."""
-        self.holder = replace(self.holder, at=_now(), ttl=self.ttl, links=())
+        self.holder = replace(self.holder, at=now(), ttl=self.ttl, links=())
         self._passed = self._fence is None
         if self._fence is not None:
             own = await self._fence.open(self._bucket, self._announce, self.held)

@@ -18,7 +18,7 @@ from reconciler.errors import NoAnswer, NotSent
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import CONNECTIONS, FenceNews, FenceState, parse_links, recorded
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.term import LinkName
 from reconciler.model.identity import Key

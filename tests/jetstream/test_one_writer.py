@@ -19,7 +19,8 @@ from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease, bucket_name
 from reconciler.jetstream.settings import ConnectionSettings
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually
