@@ -190,6 +190,7 @@ def _procedures(declared: Declared, place: Place) -> Iterator[Grant]:
     yield Grant(f"{api}.CONSUMER.INFO.{name}", f"watch {key} between steps")
     yield Grant(f"{api}.CONSUMER.PAUSE.{name}", f"hold {key} still, and let it go on")
     yield Grant(f"{api}.CONSUMER.RESET.{name}", f"move {key} back so that nothing is skipped")
+    yield Grant(f"{api}.STREAM.INFO.{key.stream}", f"where {key.stream_key} begins and ends")
     if "recreate" in declared.intent.allow:
         yield Grant(f"{api}.CONSUMER.DELETE.{name}", f"recreate {key}")
     hold = hold_key(key)

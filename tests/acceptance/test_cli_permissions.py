@@ -222,6 +222,23 @@ def test_the_grants_are_enough_and_none_can_be_left_out(
         assert spare == []
 
 
+def test_a_consumer_of_a_stream_that_is_not_declared_is_made_anew_with_the_grants(offline: Command, tmp_path: Path) -> None:
+    before, after = (
+        CONSUMER.format(notes='reconciler/allow: "recreate"', more=f"replayPolicy: {policy}")
+        for policy in ("instant", "original")
+    )
+    conf = offline("permissions", "-f", "-", "--mode", "procedures", stdin=after).out
+    config = f'accounts {{ A {{ jetstream: enabled, users: [{{user: admin}}, {{user: u, password: "pw",\n{conf}}}] }} }}'
+    with Server(tmp_path / "server", config=config + "\nno_auth_user: admin") as server:
+        stream = BASE.format(age="1d").split("---")[0]
+        cli = Command(offline.home, server.url)
+        cli("--owner", "another", "apply", "-f", "-", "--yes", stdin=stream)
+        login = {"NATS_USER": "u", "NATS_PASSWORD": "pw"}
+        cli("apply", "-f", "-", "--yes", stdin=before, environ=login)
+        cli("apply", "-f", "-", "--yes", stdin=after, environ=login)
+        cli("plan", "-f", "-", "--detailed-exitcode", stdin=after, environ=login)
+
+
 def test_the_text_is_configuration_that_a_server_takes(offline: Command, tmp_path: Path) -> None:
     conf = offline("permissions", "-f", "-", "--mode", "apply", stdin=manifests()).out
     config = f'accounts {{ A {{ jetstream: enabled, users: [{{user: u, password: "pw",\n{conf}}}] }} }}'
