@@ -65,7 +65,8 @@ async def one(url: str, patience: float = 1.0, domains: tuple[str, ...] = (), **
     """A process of the owner `prod`."""
     news: list[FenceNews] = []
     async with await Connection.open(ConnectionSettings(servers=(url,), **settings), "one") as connection:
-        ours = pen(DomainApis(connection), "prod", Holder(), patience=patience, domains=lambda: domains, tell=news.append)
+        streams = [Key("Stream", "S", "", domain) for domain in domains]
+        ours = pen(DomainApis(connection), "prod", Holder(), patience=patience, streams=lambda: streams, tell=news.append)
         try:
             yield One(connection, ours, news)
         finally:
