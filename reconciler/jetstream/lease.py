@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Self
@@ -154,7 +154,7 @@ class KvLease:
         if vacancy.last is not None and previous is not None:
             log.warning("lease.taken_over", owner=self.owner, previous=str(previous))
         if self._fence is not None:
-            await self._pass(self._fence, vacancy.links)
+            await self._pass(self._fence)
 
     async def settled(self) -> bool:
         """Whether it is proven that nothing can land any more of what got no answer in this term."""
@@ -289,18 +289,17 @@ class KvLease:
         self.holder = replace(self.holder, at=now(), ttl=self.ttl, links=())
         self._passed = self._fence is None
         if self._fence is not None:
-            own = await self._fence.open(self._bucket, self._announce, self.held)
-            if vacancy.links is not None:
-                self.holder = replace(self.holder, links=(own, *vacancy.links))
+            await self._fence.open(self._bucket, self._announce, self.held, vacancy.links)
+            self.holder = replace(self.holder, links=self._fence.names)
         if await self._write(revision, vacancy.last):
             return True
         if self._fence is not None:
             await self._fence.end()
         return False
 
-    async def _pass(self, fence: Fence, before: Collection[LinkName] | None) -> None:
+    async def _pass(self, fence: Fence) -> None:
         """Returns when the fence is passed; raises LeaseLost when the lease is lost first."""
-        passing = asyncio.create_task(fence.behind(self._bucket, before))
+        passing = asyncio.create_task(fence.behind(self._bucket))
         renewer = self._renewer
         try:
             await asyncio.wait({passing, *([renewer] if renewer else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -312,7 +311,7 @@ class KvLease:
             msg = f"the write lease of {self.owner} was lost before it was known that nothing of the leader before can land"
             raise LeaseLost(msg)
         passing.result()
-        self.holder = replace(self.holder, links=fence.term.names)  # the next renewal writes it
+        self.holder = replace(self.holder, links=fence.names)  # the next renewal writes it
         self._passed = True
         fence.term.admit()
 
