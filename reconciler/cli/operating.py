@@ -72,7 +72,7 @@ class Operator:
             apis,
             owner,
             Holder(source=source),
-            domains=lambda: {key.domain},
+            streams=lambda: {key.stream_key},
             tell=lambda news: tell_fence(session.terminal, news),
         )
         clock = SystemClock()

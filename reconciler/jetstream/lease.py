@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Self
@@ -33,7 +33,7 @@ from reconciler.jetstream.fence import Fence, recorded
 from reconciler.jetstream.holder import Holder, LeaseState, now
 from reconciler.jetstream.kv import BucketState, Entry, KeyValueBucket
 from reconciler.jetstream.term import LinkName
-from reconciler.jetstream.traces import Traces
+from reconciler.jetstream.traces import Trace, Traces
 from reconciler.model.units import SECOND
 
 TTL = 10.0
@@ -104,8 +104,8 @@ class KvLease:
         self._traces = traces
         self._passed = False
         """Nothing of the term before can land any more, as far as it was to be proven."""
-        self._led: bool | None = None
-        """Whether there is a trace of anybody who led before; None: nobody has looked for one."""
+        self._led: Trace | None = None
+        """The trace of whoever led before; None: nobody has looked for one."""
         self._last: Holder | None = None
         """Who was last seen to hold the lease, this process or another."""
         self._revision = 0
@@ -154,7 +154,7 @@ class KvLease:
         if vacancy.last is not None and previous is not None:
             log.warning("lease.taken_over", owner=self.owner, previous=str(previous))
         if self._fence is not None:
-            await self._pass(self._fence, vacancy.links)
+            await self._pass(self._fence)
 
     async def settled(self) -> bool:
         """Whether it is proven that nothing can land any more of what got no answer in this term."""
@@ -262,23 +262,26 @@ class KvLease:
         state = await self._state()
         if state.last == 0 and self._last is None and not await self._was_led():
             return _Vacancy(0.0, (), state.last)
-        links = recorded(state.config)
+        links, gone = recorded(state.config), "is gone without a release"
         if self._last is not None:  # who names none does not know them, whatever was noted
             links = tuple(dict.fromkeys((*self._last.links, *(links or ())))) if self._last.links else None
+        elif state.last == 0 and self._led is Trace.HIDDEN:  # nobody is known to have led
+            links, gone = links or (), f"{gone} (or was never held, which cannot be seen)"
         after = self._alone_after(state) - state.still
         last = f", last held by {self._last}," if self._last else ""
-        why = f"the write lease of {self.owner}{last} is gone without a release: nobody may take it for {after:.1f} seconds"
+        why = f"the write lease of {self.owner}{last} {gone}: nobody may take it for {after:.1f} seconds"
         return _Vacancy(after, links, state.last, why)
 
     def _alone_after(self, state: BucketState) -> float:
         """How many seconds after the last write of all nobody can hold the lease any more."""
         last, kept = self._last.ttl if self._last else 0.0, int(state.config["max_age"]) / SECOND
-        return max(last, min(self._longest, kept)) if last else max(self._longest, kept)
+        most = max(self._longest, kept)
+        return min(most, max(last, min(self._longest, kept))) if last else most
 
-    async def _was_led(self) -> bool:
+    async def _was_led(self) -> Trace:
         """Whether anybody may have led before, though the bucket of the lease has never been used: another one was there then."""
         if self._led is None:
-            self._led = self._traces is not None and await self._traces()
+            self._led = Trace.NONE if self._traces is None else await self._traces()
         return self._led
 
     async def _enter(self, revision: int, vacancy: _Vacancy) -> bool:
@@ -286,18 +289,17 @@ class KvLease:
         self.holder = replace(self.holder, at=now(), ttl=self.ttl, links=())
         self._passed = self._fence is None
         if self._fence is not None:
-            own = await self._fence.open(self._bucket, self._announce, self.held)
-            if vacancy.links is not None:
-                self.holder = replace(self.holder, links=(own, *vacancy.links))
+            await self._fence.open(self._bucket, self._announce, self.held, vacancy.links)
+            self.holder = replace(self.holder, links=self._fence.names)
         if await self._write(revision, vacancy.last):
             return True
         if self._fence is not None:
             await self._fence.end()
         return False
 
-    async def _pass(self, fence: Fence, before: Collection[LinkName] | None) -> None:
+    async def _pass(self, fence: Fence) -> None:
         """Returns when the fence is passed; raises LeaseLost when the lease is lost first."""
-        passing = asyncio.create_task(fence.behind(self._bucket, before))
+        passing = asyncio.create_task(fence.behind(self._bucket))
         renewer = self._renewer
         try:
             await asyncio.wait({passing, *([renewer] if renewer else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -309,7 +311,7 @@ class KvLease:
             msg = f"the write lease of {self.owner} was lost before it was known that nothing of the leader before can land"
             raise LeaseLost(msg)
         passing.result()
-        self.holder = replace(self.holder, links=fence.term.names)  # the next renewal writes it
+        self.holder = replace(self.holder, links=fence.names)  # the next renewal writes it
         self._passed = True
         fence.term.admit()
 
