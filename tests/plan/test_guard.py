@@ -63,6 +63,15 @@ def test_what_an_earlier_version_marked_is_ours_and_left_as_it_is(policy: str) -
         assert not any(change.key in left for change in result.changes)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_stream_that_stays_for_its_mark_still_depends_on_what_it_copies(*, named: bool) -> None:
+    origin = stream("S", {"subjects": ["s"]}, Intent(state=State.ABSENT))
+    copy = marked(stream("COPY", {"sources": [{"name": "S"}]}))
+    here = live(stream_info(marked(origin)), stream_info(copy if named else _unnamed(copy)))
+    change = next(one for one in plan(desired(origin), here, SYNC).changes if one.key == origin.key)
+    assert any("COPY" in reason.message for reason in change.reasons) is not named
+
+
 def test_half_of_the_files_gone_refuses_under_sync() -> None:
     result = plan(desired(*MANY[:10]), live(*_live_many()), SYNC)
     assert _codes(result) == ["mass-change"]
