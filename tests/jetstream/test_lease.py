@@ -292,6 +292,7 @@ async def test_a_renewal_never_takes_the_lease_back_from_a_successor(api: JetStr
     await successor.acquire()
     clock.now += TTL / 2  # now it renews, once
     assert await asyncio.wait_for(holder.until_lost(), 5) == "taken by another process, or removed"
+    assert not holder.held(), "however long it would have been its own"
     state = await successor.show()
     assert state is not None
     assert state.holder.host == "successor"

@@ -19,6 +19,7 @@ from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.kv import BucketState
 from reconciler.jetstream.lease import Holder, KvLease, bucket_name
 from reconciler.jetstream.settings import ConnectionSettings
 from tests.support.account.connecting import Connect
@@ -186,8 +187,9 @@ async def test_nor_do_they_overlap_where_the_holder_cannot_know_that_it_was_remo
 async def test_who_starts_anew_waits_as_well(server: Server, connect: Connect, removal: str) -> None:
     """It has never seen the holder, and finds what the server remembers, or a mark of the owner."""
     async with await Wire.connect(server.url) as wire:
-        metadata = {"reconciler.owner": "prod"}
-        await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "metadata": metadata})
+        if removal == "delete-bucket":  # of which a server remembers nothing
+            metadata = {"reconciler.owner": "prod"}
+            await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "metadata": metadata})
         before = KvLease(JetStreamApi(await connect(server.url)), "prod")
         await before.acquire()
         await before._stop_renewing()  # it stands still, and believes
@@ -222,13 +224,14 @@ async def test_where_nobody_ever_led_the_first_one_begins_at_once(server: Server
         await lease.release()
 
 
-async def test_who_may_not_look_for_traces_waits(tmp_path: Path, connect: Connect) -> None:
+async def test_who_may_not_look_for_traces_waits(tmp_path: Path) -> None:
     denied = 'authorization { users: [{user: a, password: a, permissions: {publish: {deny: ["$JS.API.STREAM.LIST"]}}}] }'
     with Server(tmp_path / "s", config=denied) as server:
-        url = server.url.replace("nats://", "nats://a:a@")
-        lease = pen(DomainApis(await connect(url)), "prod", Holder()).lease
-        with pytest.raises(LeaseHeld, match="is gone without a release"):
-            await lease.acquire(0)
+        settings = ConnectionSettings(servers=(server.url.replace("nats://", "nats://a:a@"),))
+        async with await Connection.open(settings) as connection:
+            lease = pen(DomainApis(connection), "prod", Holder()).lease
+            with pytest.raises(LeaseHeld, match="is gone without a release"):
+                await lease.acquire(0)
 
 
 async def test_a_holder_stops_as_soon_as_it_finds_that_its_bucket_was_deleted(
@@ -239,6 +242,24 @@ async def test_a_holder_stops_as_soon_as_it_finds_that_its_bucket_was_deleted(
     await delete_bucket(wire, "prod")
     assert await lease.until_lost() == "its bucket was deleted"
     assert not lease.held()
+
+
+async def test_who_came_and_was_removed_between_the_look_and_the_write_is_waited_out(
+    server: Server, wire: Wire, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = [KvLease(JetStreamApi(await connect(server.url)), "prod", ttl=LONG) for _ in range(2)]
+    update = second._bucket.update
+
+    async def late(key: str, value: bytes, revision: int, last: int | None) -> int | None:
+        await first.acquire(0)
+        await purge_bucket(wire, "prod")
+        return await update(key, value, revision, last)
+
+    monkeypatch.setattr(second._bucket, "update", late)
+    with pytest.raises(LeaseHeld, match="is gone without a release"):
+        await second.acquire(0)
+    assert (first.held(), second.held()) == (True, False)
+    await first.release()
 
 
 async def test_a_release_is_what_its_holder_says(server: Server, wire: Wire, connect: Connect) -> None:
@@ -276,6 +297,21 @@ async def test_who_ends_the_lease_of_a_holder_that_is_gone_waits_as_long_as_that
     assert TTL - 0.5 < time.monotonic() - began < SOON
     assert not lease.held()
     await after.release()
+
+
+@pytest.mark.parametrize(
+    ("last", "written", "still"),
+    [
+        pytest.param(7, "2026-01-01T00:00:57Z", 3.0, id="written"),
+        pytest.param(0, "0001-01-01T00:00:00Z", 60.0, id="never-written"),
+        pytest.param(7, "2025-01-01T00:00:00Z", 60.0, id="restored"),
+    ],
+)
+def test_a_bucket_is_still_since_its_last_write_or_since_it_was_made(last: int, written: str, still: float) -> None:
+    state = {"last_seq": last, "last_ts": written}
+    info = {"config": {}, "created": "2026-01-01T00:00:00Z", "ts": "2026-01-01T00:01:00Z", "state": state}
+    found = BucketState.of(info)
+    assert (found.last, found.still) == (last, still)
 
 
 def test_the_bucket_has_the_name_that_is_used_here() -> None:
