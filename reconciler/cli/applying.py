@@ -15,11 +15,11 @@ from reconciler.cli.connecting import connected
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.progress import Progress
 from reconciler.cli.session import Session
-from reconciler.cli.writing import domains_of, pen, tell_fence
+from reconciler.cli.writing import pen, streams_of, tell_fence
 from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, SystemClock, Throttle, Word, Writes, apply_plan
 from reconciler.errors import Refused
 from reconciler.jetstream.fence import PATIENCE
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Plan, Rules
@@ -55,7 +55,7 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
             task.rules.owner,
             holder,
             patience=task.fence,
-            domains=lambda: domains_of(task.desired),
+            streams=lambda: streams_of(task.desired),
             tell=lambda news: tell_fence(terminal, news),
         )
         clock = SystemClock()

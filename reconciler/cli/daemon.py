@@ -25,13 +25,13 @@ from reconciler.cli.flags import PlanFlags, SourceFlags
 from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
 from reconciler.cli.welcome import welcome
-from reconciler.cli.writing import Pen, domains_of, pen
+from reconciler.cli.writing import Pen, pen, streams_of
 from reconciler.engine import Daemon, DaemonOptions, Manifests, Neighbours, State, SystemClock, make_state, tracked_ports
 from reconciler.errors import Problem, UsageError
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.manifests.loader import Loaded
@@ -117,7 +117,7 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
             state.board.process.owner,
             holder,
             patience=serving.fence,
-            domains=lambda: domains_of(state.desired),
+            streams=lambda: streams_of(state.desired),
             tell=state.fenced,
         )
         hints, daemon = _joined(state, apis, ours, manifests, AuditMode(serving.audit))

@@ -12,7 +12,8 @@ from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import TextOrJson
 from reconciler.cli.session import Session, session_of
 from reconciler.errors import Refused
-from reconciler.jetstream.lease import KvLease, LeaseState
+from reconciler.jetstream.holder import LeaseState
+from reconciler.jetstream.lease import KvLease
 from reconciler.model.identity import API_VERSION
 
 app = typer.Typer(add_completion=False, help="Show or end the write lease.")

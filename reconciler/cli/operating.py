@@ -20,7 +20,7 @@ from reconciler.cli.writing import pen, tell_fence
 from reconciler.engine import Reply, SystemClock, Throttle, Writes, judged
 from reconciler.errors import LeaseHeld, Refused, Unreachable
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model import units
 from reconciler.model.identity import Key
@@ -72,7 +72,7 @@ class Operator:
             apis,
             owner,
             Holder(source=source),
-            domains=lambda: {key.domain},
+            streams=lambda: {key.stream_key},
             tell=lambda news: tell_fence(session.terminal, news),
         )
         clock = SystemClock()

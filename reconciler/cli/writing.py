@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from reconciler.cli.terminal import Terminal
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import PATIENCE, Fence, FenceNews, FenceState
-from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease, bucket_name
 from reconciler.jetstream.term import Term
 from reconciler.jetstream.traces import traces_of
 from reconciler.jetstream.writer import JetStreamWriter
@@ -31,20 +32,20 @@ def pen(  # noqa: PLR0913 - all that tells one process from another
     holder: Holder,
     *,
     patience: float = PATIENCE,
-    domains: Callable[[], Collection[str]] = tuple,
+    streams: Callable[[], Collection[Key]] = tuple,
     tell: Callable[[FenceNews], None] = lambda _: None,
 ) -> Pen:
-    """For one process; `domains` are those it writes to beside its own, `tell` hears of each fence."""
+    """For one process; `streams` are those that it writes, or whose consumers it does; `tell` hears of each fence."""
     term = Term(apis.connection)
-    fence = Fence(term, apis, patience=patience, domains=domains, tell=tell)
+    fence = Fence(term, apis, patience=patience, domains=lambda: {stream.domain for stream in streams()}, tell=tell)
     bucket = Key("KeyValue", bucket_name(owner)).stream_name
-    lease = KvLease(apis(""), owner, holder, fence=fence, traces=traces_of(owner, apis, domains, beside=bucket))
+    lease = KvLease(apis(""), owner, holder, fence=fence, traces=traces_of(owner, apis, streams, beside=bucket))
     return Pen(lease, JetStreamWriter(apis, apis.through(term)))
 
 
-def domains_of(desired: Desired) -> Collection[str]:
-    """Where something is declared, or kept for what is."""
-    return {key.domain for key in (*desired.resources, *durables_read(desired))}
+def streams_of(desired: Desired) -> Collection[Key]:
+    """The streams of all that is declared, or kept for what is."""
+    return {key.stream_key for key in (*desired.resources, *durables_read(desired))}
 
 
 def tell_fence(terminal: Terminal, news: FenceNews) -> None:

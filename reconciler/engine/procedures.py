@@ -20,11 +20,11 @@ from reconciler.engine.outcome import Later, No, Result, result_of
 from reconciler.engine.ports import Ports
 from reconciler.engine.turns import Rank
 from reconciler.engine.writes import Order, PermitOf
-from reconciler.errors import LeaseLost, Moved, NatsError, Refused
+from reconciler.errors import AccessDenied, LeaseLost, Moved, NatsError, Refused
 from reconciler.model import units
 from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
-from reconciler.procedures.requests import Fact, PauseConsumer, Read, Write
+from reconciler.procedures.requests import Fact, PauseConsumer, Read, Unanswered, Write
 
 log = structlog.get_logger(__name__)
 
@@ -116,8 +116,8 @@ class _Run:
 
     async def _take(self, step: Step) -> Result | None:
         match step:
-            case Ask(reads, memory):
-                answers = await asyncio.gather(*(self._ports.reader.read(read) for read in reads))
+            case Ask(reads, memory, spare):
+                answers = await asyncio.gather(*(self._answer(read, spare) for read in reads))
                 self._learn_time(answers)
                 self._facts, self._memory = dict(zip(reads, answers, strict=True)), memory
             case Do(write, title, memory, final):
@@ -137,6 +137,14 @@ class _Run:
             case Abort(code, message):
                 return No(f"{code}: {message}")
         return None
+
+    async def _answer(self, read: Read, spare: tuple[Read, ...]) -> Fact:
+        try:
+            return await self._ports.reader.read(read)
+        except AccessDenied as error:
+            if read not in spare:
+                raise
+            return Unanswered(str(error))
 
     def _ordered(self, write: Write, given: dict[Read, Fact]) -> Order:
         """A step is judged by what it was computed from; while it holds a consumer still, nobody goes before it."""

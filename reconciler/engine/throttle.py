@@ -14,6 +14,11 @@ class Throttle:
         self._tokens = max(1.0, rate)
         self._filled = clock.monotonic()
 
+    @property
+    def limited(self) -> bool:
+        """Whether anybody has to take a place."""
+        return bool(self._rate)
+
     async def take(self) -> None:
         """Returns when one more write is allowed; a token is owed before waiting, so nobody overtakes."""
         if not self._rate:

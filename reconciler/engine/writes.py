@@ -197,7 +197,9 @@ class Writes:
             await self._turns.eased.wait()
         self._creating += creates
         try:
-            await self._pace.take()
+            if self._pace.limited:
+                order.permit.check()  # who may not write any more takes nobody's place
+                await self._pace.take()
             judged = await order.judge.judged(write) if key in self._silent else write
             reply = await self._sent(key, judged, order) if judged is not None else None
         finally:

@@ -98,32 +98,48 @@ class Fence:
         self._blind = ""
         """Why a successor could not prove anything about our link."""
         self._held: Callable[[], bool] = lambda: False
+        self._before: Collection[LinkName] | None = ()
+        """The links of the term before, as long as it is waited for; None: nobody knows them."""
         self._begun = FenceNews(FenceState.NONE)
         """What was said when this term began."""
         self._doubt = False
         """Since then something of its own was not proven to have landed."""
 
-    async def open(self, bucket: KeyValueBucket, announce: Announce, held: Callable[[], bool]) -> LinkName:
-        """The link of a new term, which sends nothing before the fence is passed; raises NatsError."""
-        self._held, self._doubt = held, False
+    @property
+    def names(self) -> tuple[LinkName, ...]:
+        """The links that a successor has to ask for: what this term waits for as well; empty: nobody knows them."""
+        return () if self._before is None else (*self.term.names, *self._before)
 
-        async def told(links: tuple[LinkName, ...]) -> None:
-            await announce(links)
-            if missed := await self._record(bucket, links, within=_ASK):
+    async def open(
+        self,
+        bucket: KeyValueBucket,
+        announce: Announce,
+        held: Callable[[], bool],
+        before: Collection[LinkName] | None = (),
+    ) -> None:
+        """Opens the link of a new term, which sends nothing before the fence is passed; raises NatsError.
+
+        `before` are the links of the term before (none: it ended), None: nobody knows them.
+        """
+        self._held, self._doubt, self._before = held, False, before
+
+        async def told(_: tuple[LinkName, ...]) -> None:
+            await announce(self.names)
+            if missed := await self._record(bucket, self.names, within=_ASK):
                 log.warning("fence.not_recorded", why=missed)
 
-        return await self.term.begin(lambda link: self._name_of(link, bucket), told)
+        await self.term.begin(lambda link: self._name_of(link, bucket), told)
 
-    async def behind(self, bucket: KeyValueBucket, before: Collection[LinkName] | None) -> None:
-        """Returns when the term may begin; `before` are the links of the one before (none: it ended), None: nobody knows them."""
+    async def behind(self, bucket: KeyValueBucket) -> None:
+        """Returns when the term may begin."""
+        before = self._before
         started, clean = time.monotonic(), before is not None and not before
         reasons: list[str] = []
-        if clean:
-            blind = [self._blind, await self._record(bucket, self.term.names)]
-        else:
+        if not clean:
             self._told(FenceState.WAITING, "for what the leader before may have on its way", started)
             reasons = await self._unproven(bucket, before)
-            blind = [self._blind]
+        self._before = ()
+        blind = [self._blind, await self._record(bucket, self.names)]
         state = FenceState.UNPROVEN if reasons else FenceState.CLEAN if clean else FenceState.PROVEN
         missed = [f"{reason}: a successor will not know whether our changes have landed" for reason in blind if reason]
         self._begun = self._told(state, "; ".join(dict.fromkeys(reasons or missed)), started)
@@ -186,7 +202,7 @@ class Fence:
             reasons = await asyncio.gather(*(self._open_still(link, give_up) for link in links))
         domains = (domain for domain in self._domains() if domain)
         reasons += await asyncio.gather(
-            self._record(bucket, self.term.names, self._patience), *(self._went_through(bucket, one) for one in domains)
+            self._record(bucket, self.names, self._patience), *(self._went_through(bucket, one) for one in domains)
         )
         await asyncio.sleep(_AFTER)
         return [reason for reason in reasons if reason]

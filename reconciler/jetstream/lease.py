@@ -19,25 +19,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import socket
-import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import Self
 
-import orjson
 import structlog
 
 from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, NoResponders, NotSent, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import Clock, SystemClock
-from reconciler.jetstream.fence import Fence, parse_links, recorded
+from reconciler.jetstream.fence import Fence, recorded
+from reconciler.jetstream.holder import Holder, LeaseState, now
 from reconciler.jetstream.kv import BucketState, Entry, KeyValueBucket
 from reconciler.jetstream.term import LinkName
-from reconciler.jetstream.traces import Traces
+from reconciler.jetstream.traces import Trace, Traces
 from reconciler.model.units import SECOND
 
 TTL = 10.0
@@ -59,60 +55,6 @@ _NAME_IN_USE = 10058
 _RELEASE_ATTEMPTS = 2
 
 log = structlog.get_logger(__name__)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """Who holds the lease, as written in it."""
-
-    holder: str = field(default_factory=lambda: uuid.uuid4().hex)
-    host: str = field(default_factory=socket.gethostname)
-    pid: int = field(default_factory=os.getpid)
-    source: str = ""
-    """Where its manifests come from."""
-    revision: str = ""
-    """The revision of those manifests."""
-    at: str = field(default_factory=_now)
-    """Since when, by its own clock."""
-    ttl: float = 0.0
-    """For how many seconds nobody else may begin after it has renewed; 0: a version before, which went by the bucket."""
-    links: tuple[LinkName, ...] = ()
-    """Over which connections its changes may be on their way."""
-
-    def encode(self) -> bytes:
-        """The value of the key."""
-        return orjson.dumps(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> Self:
-        """The holder in a value; fields of later versions are ignored, and a foreign value is somebody unknown."""
-        try:
-            document = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            document = None
-        if not isinstance(document, dict):
-            return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
-        links, ttl = parse_links(document.get("links") or []) or (), document.get("ttl")
-        ttl = ttl if isinstance(ttl, int | float) and ttl > 0 else 0.0
-        return cls(**{name: document[name] for name in cls.__slots__ if name in document} | {"links": links, "ttl": ttl})
-
-    def __str__(self) -> str:
-        source = f", manifests {self.source}" if self.source else ""
-        return f"{self.host} (pid {self.pid}{source}) since {self.at}"
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseState:
-    """What `lease show` prints."""
-
-    holder: Holder
-    lease_revision: int
-    renewed: str
-    """When the server stored the last renewal, RFC 3339."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +104,8 @@ class KvLease:
         self._traces = traces
         self._passed = False
         """Nothing of the term before can land any more, as far as it was to be proven."""
-        self._led: bool | None = None
-        """Whether there is a trace of anybody who led before; None: nobody has looked for one."""
+        self._led: Trace | None = None
+        """The trace of whoever led before; None: nobody has looked for one."""
         self._last: Holder | None = None
         """Who was last seen to hold the lease, this process or another."""
         self._revision = 0
@@ -212,7 +154,7 @@ class KvLease:
         if vacancy.last is not None and previous is not None:
             log.warning("lease.taken_over", owner=self.owner, previous=str(previous))
         if self._fence is not None:
-            await self._pass(self._fence, vacancy.links)
+            await self._pass(self._fence)
 
     async def settled(self) -> bool:
         """Whether it is proven that nothing can land any more of what got no answer in this term."""
@@ -320,42 +262,44 @@ class KvLease:
         state = await self._state()
         if state.last == 0 and self._last is None and not await self._was_led():
             return _Vacancy(0.0, (), state.last)
-        links = recorded(state.config)
+        links, gone = recorded(state.config), "is gone without a release"
         if self._last is not None:  # who names none does not know them, whatever was noted
             links = tuple(dict.fromkeys((*self._last.links, *(links or ())))) if self._last.links else None
+        elif state.last == 0 and self._led is Trace.HIDDEN:  # nobody is known to have led
+            links, gone = links or (), f"{gone} (or was never held, which cannot be seen)"
         after = self._alone_after(state) - state.still
         last = f", last held by {self._last}," if self._last else ""
-        why = f"the write lease of {self.owner}{last} is gone without a release: nobody may take it for {after:.1f} seconds"
+        why = f"the write lease of {self.owner}{last} {gone}: nobody may take it for {after:.1f} seconds"
         return _Vacancy(after, links, state.last, why)
 
     def _alone_after(self, state: BucketState) -> float:
         """How many seconds after the last write of all nobody can hold the lease any more."""
         last, kept = self._last.ttl if self._last else 0.0, int(state.config["max_age"]) / SECOND
-        return max(last, min(self._longest, kept)) if last else max(self._longest, kept)
+        most = max(self._longest, kept)
+        return min(most, max(last, min(self._longest, kept))) if last else most
 
-    async def _was_led(self) -> bool:
+    async def _was_led(self) -> Trace:
         """Whether anybody may have led before, though the bucket of the lease has never been used: another one was there then."""
         if self._led is None:
-            self._led = self._traces is not None and await self._traces()
+            self._led = Trace.NONE if self._traces is None else await self._traces()
         return self._led
 
     async def _enter(self, revision: int, vacancy: _Vacancy) -> bool:
         """Takes the lease, if this is still its entry; behind a fence, what it waits for stays named for whoever comes next."""
-        self.holder = replace(self.holder, at=_now(), ttl=self.ttl, links=())
+        self.holder = replace(self.holder, at=now(), ttl=self.ttl, links=())
         self._passed = self._fence is None
         if self._fence is not None:
-            own = await self._fence.open(self._bucket, self._announce, self.held)
-            if vacancy.links is not None:
-                self.holder = replace(self.holder, links=(own, *vacancy.links))
+            await self._fence.open(self._bucket, self._announce, self.held, vacancy.links)
+            self.holder = replace(self.holder, links=self._fence.names)
         if await self._write(revision, vacancy.last):
             return True
         if self._fence is not None:
             await self._fence.end()
         return False
 
-    async def _pass(self, fence: Fence, before: Collection[LinkName] | None) -> None:
+    async def _pass(self, fence: Fence) -> None:
         """Returns when the fence is passed; raises LeaseLost when the lease is lost first."""
-        passing = asyncio.create_task(fence.behind(self._bucket, before))
+        passing = asyncio.create_task(fence.behind(self._bucket))
         renewer = self._renewer
         try:
             await asyncio.wait({passing, *([renewer] if renewer else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -367,7 +311,7 @@ class KvLease:
             msg = f"the write lease of {self.owner} was lost before it was known that nothing of the leader before can land"
             raise LeaseLost(msg)
         passing.result()
-        self.holder = replace(self.holder, links=fence.term.names)  # the next renewal writes it
+        self.holder = replace(self.holder, links=fence.names)  # the next renewal writes it
         self._passed = True
         fence.term.admit()
 

@@ -33,10 +33,12 @@ def owned(scene: Scene) -> int:
 
 
 def nothing_declared(scene: Scene) -> Iterator[Reason]:
-    """Nothing at all may be written when the manifests have gone."""
+    """Nothing at all may be written when the manifests have gone, whether our marks have names or not."""
     if scene.desired.resources or scene.desired.held_back:
         return
-    count = owned(scene)
+    live = scene.live
+    everything = (*live.streams.values(), *(seen for consumers in live.consumers.values() for seen in consumers.values()))
+    count = sum(seen.owner == scene.rules.owner for seen in everything)
     if count:
         message = f"nothing is declared, but {count:,} resources belong to {scene.rules.owner!r}"
         yield Reason("empty", message, "check the path; to remove them, declare tombstones (`state: absent`)")

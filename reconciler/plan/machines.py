@@ -220,7 +220,7 @@ def resumed_creation(scene: Scene, declared: Declared, change: Change) -> Change
         note = f"goes on with {journal.name} from step {journal.step!r}"
         return replace(_as_procedure(change, machine), continues=True, notes=(note, _kept_place(scene, declared.key)))
     hold = scene.live.consumer(hold_key(declared.key))
-    if damaged := damage(hold) if hold else None:
+    if damaged := damage(hold) if hold and hold.owner == scene.rules.owner else None:
         return change.blocked(replace(damaged, message=f"{hold_key(declared.key)}: {damaged.message}"))
     floor = scene.memory.floors.get(declared.key)
     stream = scene.live.stream(declared.key)

@@ -190,12 +190,13 @@ def _procedures(declared: Declared, place: Place) -> Iterator[Grant]:
     yield Grant(f"{api}.CONSUMER.INFO.{name}", f"watch {key} between steps")
     yield Grant(f"{api}.CONSUMER.PAUSE.{name}", f"hold {key} still, and let it go on")
     yield Grant(f"{api}.CONSUMER.RESET.{name}", f"move {key} back so that nothing is skipped")
+    yield Grant(f"{api}.STREAM.INFO.{key.stream}", f"where {key.stream_key} begins and ends")
     if "recreate" in declared.intent.allow:
-        hold = hold_key(key)
         yield Grant(f"{api}.CONSUMER.DELETE.{name}", f"recreate {key}")
-        yield Grant(f"{api}.CONSUMER.CREATE.{hold.stream}.{hold.name}", f"keep the place of {key} while it is recreated")
-        yield Grant(f"{api}.CONSUMER.INFO.{hold.stream}.{hold.name}", f"read the place of {key} again")
-        yield Grant(f"{api}.CONSUMER.DELETE.{hold.stream}.{hold.name}", f"give up the place of {key} afterwards")
+    hold = hold_key(key)
+    yield Grant(f"{api}.CONSUMER.CREATE.{hold.stream}.{hold.name}", f"keep the place of {key} while it is made anew")
+    yield Grant(f"{api}.CONSUMER.INFO.{hold.stream}.{hold.name}", f"read the place of {key} again")
+    yield Grant(f"{api}.CONSUMER.DELETE.{hold.stream}.{hold.name}", f"give up the place of {key} afterwards")
 
 
 def _keeping(desired: Desired, place: Place) -> Iterator[Grant]:

@@ -51,17 +51,23 @@ def plan(desired: Desired, live: Live, rules: Rules, memory: Memory = NO_MEMORY,
     found += removed_durables(scene, found)
     found += _pools(scene, part)
     wanted = [change for change in found if permits(rules.policy, change)]
-    notes = tuple(_notes(scene, found)) if part.everything else ()
+    stays = nameless(scene, {*part.near, *scene.live.streams} if part.everything else part.touched)
+    unnamed = sorted(stays, key=lambda change: change.key.sort_key)
+    notes = tuple(_notes(scene, found, unnamed)) if part.everything else ()
     changes = limits.within(scene, _targeted(rules, moves.resolve(scene, linked(scene, folded(wanted)))))
     in_order = ordered(part.wanted(guard.spread(part.without_removals(changes))), scene)
     covered = {one for change in in_order for one in (change.key, *change.touches)}
+    ending = {change.key.stream_key for change in in_order if change.key.is_stream and change.action is Action.DELETE}
     name = fingerprint(rules, in_order)
     wishes = guard.wanted(scene, in_order) if part.everything else {}
     approved = bool(wishes) and guard.approved(scene, name)
     stopped = {} if approved else dict(guard.too_much(scene, wishes, name))
     return Plan(
         changes=in_order,
-        left=tuple(_left(rules, change) for change in found if part.has(change) and change.key not in covered),
+        left=(
+            *(_left(rules, change) for change in found if part.has(change) and change.key not in covered),
+            *(change for change in unnamed if change.key not in covered and change.key.stream_key not in ending),
+        ),
         unchanged=part.declared(desired) - differing,
         refused=(*_refusals(scene, part, in_order), *stopped.values()),
         stopped=stopped,
@@ -188,7 +194,7 @@ def _left(rules: Rules, change: Change) -> Change:
     return change.blocked(Reason("policy", f"policy {rules.policy} leaves it as it is", way_out))
 
 
-def _notes(scene: Scene, found: list[Change]) -> Iterator[str]:
+def _notes(scene: Scene, found: list[Change], stays: Iterable[Change]) -> Iterator[str]:
     left = [change for change in found if not permits(scene.rules.policy, change)]
     going = {change.key.stream_key for change in found if change.key.is_stream and change.action is Action.DELETE} - {
         change.key.stream_key for change in left
@@ -196,7 +202,7 @@ def _notes(scene: Scene, found: list[Change]) -> Iterator[str]:
     pruned = sorted(str(c.key) for c in left if c.cause is Cause.PRUNE and c.key.stream_key not in going)
     if pruned:
         yield f"{len(pruned)} owned but no longer declared ({in_short(pruned, 3)}); `--prune` would delete them"
-    unnamed = sorted(map(str, nameless(scene)))
+    unnamed = sorted(str(change.key) for change in stays)
     if unnamed:
         yield (
             f"{len(unnamed)} owned but no longer declared, by marks of an earlier version, which a copy has as well "

@@ -17,34 +17,39 @@ from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.decide import delete
 from reconciler.plan.faults import guarded
 from reconciler.plan.marks import damage
-from reconciler.plan.scene import Scene
+from reconciler.plan.scene import Scene, Seen
 from reconciler.procedures.holds import held_consumer
 
 
 def undeclared(scene: Scene) -> frozenset[Key]:
     """Streams of ours that are no longer declared, and say so by their name."""
-    return frozenset(key for key in _undeclared(scene) if scene.live.streams[key].named)
+    owner, declared = scene.rules.owner, scene.desired.streams
+    return frozenset(
+        key for key, seen in scene.live.streams.items() if seen.owner == owner and seen.named and key not in declared
+    )
 
 
-def nameless(scene: Scene) -> Iterator[Key]:
-    """The same of which nobody can tell that they are no copies: their marks are from before marks had names."""
-    for key in _undeclared(scene):
-        if not scene.live.streams[key].named:
-            yield key.resource_key
-    for stream, consumers in scene.live.consumers.items():
+def nameless(scene: Scene, streams: Iterable[Key]) -> Iterator[Change]:
+    """The same of which nobody can tell that they are no copies: their marks are from before marks had names, and they stay."""
+    owner = scene.rules.owner
+    for stream in streams:
+        seen = scene.live.streams.get(stream)
+        if seen is not None and seen.owner == owner and not seen.named and stream not in scene.desired.streams:
+            yield _stays(stream.resource_key, seen)
         declared = scene.desired.consumers.get(stream, {})
-        for name, consumer in consumers.items():
-            if name in declared or consumer.owner != scene.rules.owner or consumer.named:
+        for name, consumer in scene.live.consumers_of(stream).items():
+            if name in declared or consumer.owner != owner or consumer.named:
                 continue
             key = Key("Consumer", name, stream.name, stream.domain)
             reader = _stands_for(key, consumer) if consumer.special else None
             if key not in scene.desired.durables and not (reader and reader.is_stream and _reads(scene, reader.stream_key, key)):
-                yield key
+                yield _stays(key, consumer)
 
 
-def _undeclared(scene: Scene) -> Iterator[Key]:
-    owner, declared = scene.rules.owner, scene.desired.streams
-    return (key for key, stream in scene.live.streams.items() if stream.owner == owner and key not in declared)
+def _stays(key: Key, seen: Seen) -> Change:
+    """Left as it is under every policy."""
+    reason = Reason("policy", "its mark is of an earlier version, which a copy has as well", "a tombstone deletes it")
+    return Change(key=key, action=Action.DELETE, cause=Cause.PRUNE, live_config=canonical(seen.config)).blocked(reason)
 
 
 def removed_streams(scene: Scene, keys: Iterable[Key]) -> Iterator[Change]:

@@ -75,7 +75,7 @@ class Scene:
         declared = self.desired.resources.get(key)
         if declared is not None:
             return declared.intent.state is State.ABSENT
-        return self.rules.policy == "sync" and key not in self.streams
+        return self.rules.policy == "sync" and key not in self.streams and seen.named
 
     def normal(self, key: Key, config: Mapping[str, Any]) -> Config:
         """The normal form of a configuration, by the defaults that hold where this key lives."""

@@ -65,10 +65,10 @@ def place(start: int, fact: Fact, time: int) -> Place:
     return Place(found.seq if found else start, found, time)
 
 
-def create(name: str, target: ConsumerTarget, where: Place) -> Do:
-    """Create the consumer at that place, paused and journalled."""
+def create(name: str, target: ConsumerTarget, where: Place, *, reset: bool = True) -> Do:
+    """Create the consumer at that place, paused and journalled; without `reset` it has to begin there by itself."""
     config = target.wire
-    step = MOVE if movable(target, where) else RESUME
+    step = MOVE if reset and movable(target, where) else RESUME
     if step == RESUME:
         config = target.with_residue(_residue(target, where.start)).wire
     until = where.time + 2 * target.deadline

@@ -38,6 +38,8 @@ class Ask:
 
     reads: tuple[Read, ...]
     memory: Any = None
+    spare: tuple[Read, ...] = ()
+    """Those of them that this user may not be allowed: they are Unanswered then."""
 
 
 @dataclass(frozen=True, slots=True)

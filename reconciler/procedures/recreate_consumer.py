@@ -109,7 +109,10 @@ class RecreateConsumer:
         if seen.journal is None and arrived(self.target, seen):
             return Do(DeleteConsumer(self.hold), "delete the hold", memory) if hold else Done()
         if seen.journal is None or seen.journal.name != NAME:
-            return paused_by_person(self.target, seen) or self._note(seen, memory)
+            person = paused_by_person(self.target, seen)
+            if not (person or self._queue or StreamInfo(self.key.stream_key) in facts):
+                return self._ask(memory)  # whether it may be asked at all is known before anything is written
+            return person or self._note(seen, memory)
         still = hold_still(self.target, seen, memory)
         if not isinstance(still, Memory):
             return still

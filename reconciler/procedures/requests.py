@@ -79,7 +79,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Nobody answered, or the answer was refused: nothing may be concluded. Only planning ever meets it."""
+    """Nobody answered, or the answer was refused: nothing may be concluded. Only planning meets it, and who can spare it."""
 
     reason: str
 

@@ -153,10 +153,11 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
 def _moved_beforehand(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config) -> Step | None:
     """While the old way is still there, it shows how far it has come; what the durable stands at shows it afterwards.
 
-    What was copied may have gone from the stream by then, and the journal is not believed.
+    What was copied may have gone from the stream by then, and the journal is not believed. One that has delivered may have
+    readers of its own, who go on where they stood if the switch is refused: it is moved afterwards, as far as the stream shows.
     """
     least = seen.sequence("least") or 0
-    if seen.floor >= least:
+    if seen.floor >= least or seen.info["delivered"]["consumer_seq"]:
         return None
     found = ground.copied(live)
     if isinstance(found, Ask):

@@ -73,7 +73,7 @@ class View:
 
 def statuses(desired: Desired, live: Live, plan: Plan) -> tuple[ResourceStatus, ...]:
     """Every declared resource, and what is ours without being declared."""
-    changes = {change.key: change for change in plan.changes}
+    changes = {change.key: change for change in (*plan.left, *plan.changes)}
     keys = {**desired.resources, **desired.held_back, **changes}
     found = ((key, changes.get(key)) for key in keys)
     all_of_them = (ResourceStatus(key, *judged(desired, live, key, change), change) for key, change in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from reconciler.cli.app import run
 from reconciler.cli.terminal import Terminal
 from tests.support.account.wire import Wire
+from tests.support.clock.until import until
+from tests.support.cluster.servers import free_ports
 from tests.support.daemon.command import Command
 from tests.support.server.process import Server
 
@@ -222,6 +225,23 @@ def test_the_grants_are_enough_and_none_can_be_left_out(
         assert spare == []
 
 
+def test_a_consumer_of_a_stream_that_is_not_declared_is_made_anew_with_the_grants(offline: Command, tmp_path: Path) -> None:
+    before, after = (
+        CONSUMER.format(notes='reconciler/allow: "recreate"', more=f"replayPolicy: {policy}")
+        for policy in ("instant", "original")
+    )
+    conf = offline("permissions", "-f", "-", "--mode", "procedures", stdin=after).out
+    config = f'accounts {{ A {{ jetstream: enabled, users: [{{user: admin}}, {{user: u, password: "pw",\n{conf}}}] }} }}'
+    with Server(tmp_path / "server", config=config + "\nno_auth_user: admin") as server:
+        stream = BASE.format(age="1d").split("---")[0]
+        cli = Command(offline.home, server.url)
+        cli("--owner", "another", "apply", "-f", "-", "--yes", stdin=stream)
+        login = {"NATS_USER": "u", "NATS_PASSWORD": "pw"}
+        cli("apply", "-f", "-", "--yes", stdin=before, environ=login)
+        cli("apply", "-f", "-", "--yes", stdin=after, environ=login)
+        cli("plan", "-f", "-", "--detailed-exitcode", stdin=after, environ=login)
+
+
 def test_the_text_is_configuration_that_a_server_takes(offline: Command, tmp_path: Path) -> None:
     conf = offline("permissions", "-f", "-", "--mode", "apply", stdin=manifests()).out
     config = f'accounts {{ A {{ jetstream: enabled, users: [{{user: u, password: "pw",\n{conf}}}] }} }}'
@@ -277,3 +297,61 @@ def test_the_grants_are_enough_for_a_source_that_gets_a_durable(retention: str, 
         cli("apply", "-f", "-", "--yes", stdin=COPY.format(retention=retention, consumer=""), environ=login)
         cli("apply", "-f", "-", "--yes", stdin=managed, environ=login)
         cli("plan", "-f", "-", "--detailed-exitcode", stdin=managed, environ=login)
+
+
+FOREIGN = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {{name: S}}\nspec: {{subjects: [s]{more}}}\n"
+
+
+def _first_start(server: Server, folder: Path, text: str) -> None:
+    """With every grant, beside a stream of somebody else with a consumer that nobody may look at: nobody waits."""
+
+    async def prepare(wire: Wire) -> None:
+        await wire.expect("STREAM.CREATE.FOREIGN", {"name": "FOREIGN"})
+        await wire.expect("CONSUMER.CREATE.FOREIGN.other", consumer("FOREIGN", "other"))
+
+    world = World(server, folder)
+    world.admin(prepare)
+    began = time.monotonic()
+    code, document = world.call("all", "apply", "--yes", text=text)
+    assert (code, time.monotonic() - began < 3.0) == (0, True), document
+    assert not {"late", "waiting"} & set(document["stderr"].split())
+
+
+def test_the_first_start_with_these_grants_takes_nothing_foreign_for_a_leader(
+    granted: Callable[[str, str], dict[str, Any]], tmp_path: Path
+) -> None:
+    text = FOREIGN.format(more="")
+    found = users(granted("daemon", text)["grants"])
+    config = f"authorization {{ users: [{next(found)}, {next(found)}] }}"
+    with Server(tmp_path / "server", config=config) as server:
+        _first_start(server, tmp_path, text)
+
+
+def test_nor_does_it_wait_where_all_is_declared_in_another_domain(
+    granted: Callable[[str, str], dict[str, Any]], tmp_path: Path
+) -> None:
+    """Nothing may be read in its own."""
+    text = FOREIGN.format(more=", domain: leaf")
+    found = users(granted("daemon", text)["grants"])
+    (port,) = free_ports(1)
+    config = f'leafnodes {{ listen: "127.0.0.1:{port}" }}\nauthorization {{ users: [{next(found)}, {next(found)}] }}'
+    remote = f'leafnodes {{ remotes: [{{ url: "nats-leaf://admin:pw@127.0.0.1:{port}" }}], reconnect: "1s" }}'
+    with (
+        Server(tmp_path / "hub", jetstream="domain: hub", config=config) as hub,
+        Server(tmp_path / "leaf", jetstream="domain: leaf", config=remote),
+    ):
+
+        async def joined() -> None:
+            async with await Wire.connect(hub.url, user="admin", password="pw") as wire:
+
+                async def answering() -> bool:
+                    try:
+                        await wire.client.request("$JS.leaf.API.INFO", b"", timeout=0.5)
+                    except Exception:  # noqa: BLE001 - nobody there yet, in one way or another
+                        return False
+                    return True
+
+                await until(answering)
+
+        asyncio.run(joined())
+        _first_start(hub, tmp_path, text)

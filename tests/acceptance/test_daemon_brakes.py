@@ -30,6 +30,7 @@ async def test_what_is_no_longer_declared_goes_by_full_passes_only_and_tombstone
     async with watched(server, tmp_path, FEW, "--prune", "--prune-delay", "0") as place:
         somebody = place.somebody
         marked = {**await somebody.config("S", "b"), "durable_name": "extra", "name": "extra"}
+        marked["metadata"]["reconciler.key"] = "Consumer/S/extra"
         await somebody.expect("CONSUMER.CREATE.S.extra", {"stream_name": "S", "config": marked, "action": "create"})
         for _ in range(3):
             await repaired_at_once(somebody, "S", "a")

@@ -6,6 +6,7 @@ Invariant: whatever becomes of the server meanwhile, SIGTERM ends the process wi
 from __future__ import annotations
 
 import asyncio
+import base64
 import signal
 import time
 from pathlib import Path
@@ -53,7 +54,7 @@ async def there(wire: Wire, name: str) -> bool:
 async def lease_is_free(wire: Wire) -> bool:
     """Whether nobody holds the lease."""
     answer = await wire.call("STREAM.MSG.GET.KV_reconciler-default", {"last_by_subj": "$KV.reconciler-default.writer"})
-    return "message" not in answer or not answer["message"].get("data")
+    return "message" not in answer or b"KV-Operation: DEL" in base64.b64decode(answer["message"].get("hdrs", ""))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)

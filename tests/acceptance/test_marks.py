@@ -227,6 +227,10 @@ async def test_an_upgrade_plans_nothing_and_names_come_with_writes_that_are_due(
     pruned = command("apply", "-f", fewer, "--yes", "--prune")
     assert "1 owned but no longer declared, by marks of an earlier version" in pruned.out
     assert "KeyValue/settings" in pruned.out
+    shown = command("status", "-f", fewer, "--format", "json").json["resources"]
+    assert [one["state"] for one in shown if one["key"] == "KeyValue/settings"] == ["Unmanaged"]
+    (tmp_path / "nothing").mkdir()
+    assert "nothing is declared" in command("plan", "-f", tmp_path / "nothing", code=3).out
     edited = [text.replace("30d", "29d").replace("maxWaiting", "ackWait: 31s, maxWaiting") for text in former_marks.MANIFESTS]
     changed = written(tmp_path, *edited)
     command("apply", "-f", changed, "--yes")

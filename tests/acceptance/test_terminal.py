@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.terminal import inert
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from tests.support.account.lease import hold
 from tests.support.account.wire import Wire
 from tests.support.daemon.command import Command

@@ -18,7 +18,7 @@ from reconciler.errors import NoAnswer, NotSent
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import CONNECTIONS, FenceNews, FenceState, parse_links, recorded
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.term import LinkName
 from reconciler.model.identity import Key
@@ -65,7 +65,8 @@ async def one(url: str, patience: float = 1.0, domains: tuple[str, ...] = (), **
     """A process of the owner `prod`."""
     news: list[FenceNews] = []
     async with await Connection.open(ConnectionSettings(servers=(url,), **settings), "one") as connection:
-        ours = pen(DomainApis(connection), "prod", Holder(), patience=patience, domains=lambda: domains, tell=news.append)
+        streams = [Key("Stream", "S", "", domain) for domain in domains]
+        ours = pen(DomainApis(connection), "prod", Holder(), patience=patience, streams=lambda: streams, tell=news.append)
         try:
             yield One(connection, ours, news)
         finally:
@@ -202,6 +203,47 @@ async def test_who_ends_in_an_orderly_way_at_the_fence_leaves_it_to_the_next_as_
         await asyncio.gather(waiting, return_exceptions=True)
         await second.ours.lease.release()
         assert await third.ours.lease.show() is None
+        await third.ours.lease.acquire(SECONDS)
+        assert third.said == ["waiting", "unproven"]
+        assert f"its connection {name.cid} to {name.server} is still open" in third.news[-1].why
+        await third.ours.lease.release()
+
+
+@pytest.mark.parametrize("how", ["dies", "releases", "dies and is forgotten"])
+async def test_who_loses_its_own_connection_at_the_fence_forgets_nobody_it_waited_for(
+    server: Server, wire: Wire, how: str
+) -> None:
+    await short_lease(wire, TTL, "prod")
+    async with one(server.url) as first, one(server.url, patience=SECONDS) as second, one(server.url) as third:
+        await first.ours.lease.acquire()
+        (name,) = first.ours.lease.holder.links
+        assert first.ours.lease._renewer is not None
+        first.ours.lease._renewer.cancel()  # it stands still, and its connection is there
+        waiting = asyncio.create_task(second.ours.lease.acquire(SECONDS))
+        await eventually(lambda: second.said == ["waiting"])
+        fence = second.ours.lease._fence
+        assert fence is not None
+        assert fence.term._link is not None
+        own = fence.term.name
+        fence.term._link.cut()
+
+        async def told() -> bool:
+            noted = recorded((await wire.stream_info("KV_reconciler-prod"))["config"]) or ()
+            return bool(fence.term._link) and own not in (*second.ours.lease.holder.links, *noted)
+
+        await until(told)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        if how == "releases":
+            await second.ours.lease.release()
+        else:
+            second.die()
+        if how == "dies and is forgotten":
+
+            async def forgotten() -> bool:
+                return await third.ours.lease.show() is None
+
+            await until(forgotten)
         await third.ours.lease.acquire(SECONDS)
         assert third.said == ["waiting", "unproven"]
         assert f"its connection {name.cid} to {name.server} is still open" in third.news[-1].why

@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from reconciler.errors import LeaseHeld, LeaseLost, NoAnswer, NoResponders, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease, bucket_name
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.identity import Key
@@ -41,7 +42,8 @@ import asyncio, sys
 from reconciler.errors import LeaseLost
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease
 from reconciler.jetstream.settings import ConnectionSettings
 
 async def main():

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,17 @@ from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
+from reconciler.jetstream.fence import FenceNews
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.kv import BucketState
-from reconciler.jetstream.lease import Holder, KvLease, bucket_name
+from reconciler.jetstream.lease import KvLease, bucket_name
 from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.model.identity import Key
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually
 from tests.support.clock.until import until
 from tests.support.cluster.servers import Cluster
+from tests.support.daemon.leadership import short_lease
 from tests.support.server.binaries import DEFAULT_VERSIONS
 from tests.support.server.process import Server
 
@@ -224,14 +228,59 @@ async def test_where_nobody_ever_led_the_first_one_begins_at_once(server: Server
         await lease.release()
 
 
-async def test_who_may_not_look_for_traces_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_consumer_with_a_mark_is_looked_for_on_declared_streams(
+    server: Server, wire: Wire, connect: Connect, declared: bool
+) -> None:
+    """A consumer on the stream of somebody else; elsewhere least grants let nobody look."""
+    await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    config = {"durable_name": "c", "ack_policy": "explicit", "metadata": {"reconciler.owner": "prod"}}
+    await wire.expect("CONSUMER.CREATE.S.c", {"stream_name": "S", "action": "create", "config": config})
+    streams = [Key("Stream", "S" if declared else "ANOTHER")]
+    lease = pen(DomainApis(await connect(server.url)), "prod", Holder(), streams=lambda: streams).lease
+    if not declared:
+        await lease.acquire(0)
+        await lease.release()
+        return
+    with pytest.raises(LeaseHeld, match="is gone without a release: nobody may take it for"):
+        await lease.acquire(0)
+
+
+async def test_who_may_not_look_for_traces_waits(tmp_path: Path, connect: Connect) -> None:
+    """And then it goes on: nobody is known to have led."""
     denied = 'authorization { users: [{user: a, password: a, permissions: {publish: {deny: ["$JS.API.STREAM.LIST"]}}}] }'
     with Server(tmp_path / "s", config=denied) as server:
-        settings = ConnectionSettings(servers=(server.url.replace("nats://", "nats://a:a@"),))
-        async with await Connection.open(settings) as connection:
-            lease = pen(DomainApis(connection), "prod", Holder()).lease
-            with pytest.raises(LeaseHeld, match="is gone without a release"):
-                await lease.acquire(0)
+        url = server.url.replace("nats://", "nats://a:a@")
+        said: list[FenceNews] = []
+        lease = pen(DomainApis(await connect(url)), "prod", Holder(), tell=said.append).lease
+        with pytest.raises(LeaseHeld, match=r"is gone without a release \(or was never held, which cannot be seen\)"):
+            await lease.acquire(0)
+        await lease.acquire()
+        await lease.release()
+        assert [news.state.value for news in said] == ["clean", ""]
+
+
+async def test_a_holder_that_names_an_endless_time_is_not_waited_for_without_end(
+    server: Server, wire: Wire, connect: Connect
+) -> None:
+    """Nobody believes for longer than the bucket, or we ourselves, would."""
+    await short_lease(wire, TTL, "prod")
+    before = KvLease(JetStreamApi(await connect(server.url)), "prod", ttl=TTL)
+    after = KvLease(JetStreamApi(await connect(server.url)), "prod", ttl=TTL)
+    await before.acquire()
+    await before._stop_renewing()
+    before.holder = replace(before.holder, ttl=1e12)
+    await before._write(before._revision)
+    with pytest.raises(LeaseHeld, match="is held by"):
+        await after.acquire(0)
+    await delete_entry(wire, "prod")
+    with pytest.raises(LeaseHeld, match="nobody may take it for"):
+        await after.acquire(0)
+    began = time.monotonic()
+    await after.acquire(SOON)
+    assert time.monotonic() - began < SOON
+    assert not before.held()
+    await after.release()
 
 
 async def test_a_holder_stops_as_soon_as_it_finds_that_its_bucket_was_deleted(

@@ -8,7 +8,8 @@ import pytest
 
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.traces import traces_of
+from reconciler.jetstream.traces import Trace, traces_of
+from reconciler.model.identity import Key
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire
 from tests.support.server.leaves import hub_and_leaves
@@ -19,9 +20,9 @@ OURS = {"reconciler.owner": "prod"}
 THEIRS = {"reconciler.owner": "another"}
 
 
-async def led(connection: Connection, *domains: str) -> bool:
-    """Whether anything shows that the owner `prod` has led before."""
-    return await traces_of("prod", DomainApis(connection), lambda: domains, beside=BUCKET)()
+async def found(connection: Connection, *streams: Key) -> Trace:
+    """What shows that the owner `prod`, who declares something on these streams, has led before."""
+    return await traces_of("prod", DomainApis(connection), lambda: streams, beside=BUCKET)()
 
 
 async def _make(wire: Wire, stream: str, metadata: dict[str, str], of_consumer: dict[str, str]) -> None:
@@ -32,39 +33,42 @@ async def _make(wire: Wire, stream: str, metadata: dict[str, str], of_consumer: 
 
 
 @pytest.mark.parametrize("where", ["stream", "consumer"])
-async def test_any_mark_of_the_owner_is_one_and_no_mark_of_another(
+async def test_a_mark_of_the_owner_is_one_and_no_mark_of_another(
     server: Server, wire: Wire, connect: Connect, where: str
 ) -> None:
-    connection = await connect(server.url)
+    connection, declared = await connect(server.url), Key("Stream", "C")
     await _make(wire, "A", {}, {})
     await _make(wire, "B", THEIRS, THEIRS)
-    assert not await led(connection)
+    assert await found(connection, declared, Key("Stream", "B")) is Trace.NONE
     await _make(wire, "C", *((OURS, {}) if where == "stream" else (THEIRS, OURS)))
-    assert await led(connection)
+    assert await found(connection, declared) is Trace.MARK
 
 
-async def test_what_cannot_be_looked_at_may_be_one_but_for_the_bucket_itself(tmp_path: Path, connect: Connect) -> None:
-    denied = '{publish: {deny: ["$JS.API.CONSUMER.LIST.>"]}}'
-    config = f"authorization {{ users: [{{user: a, password: a}}, {{user: b, password: b, permissions: {denied}}}] }}"
-    with Server(tmp_path / "s", config=config) as server:
+async def test_what_cannot_be_looked_at_may_hide_one_but_for_the_bucket_itself(tmp_path: Path, connect: Connect) -> None:
+    user = '{{user: {0}, password: {0}, permissions: {{publish: {{deny: ["{1}"]}}}}}}'
+    users = f'{user.format("b", "$JS.API.CONSUMER.LIST.>")}, {user.format("c", "$JS.API.STREAM.LIST")}'
+    with Server(tmp_path / "s", config=f"authorization {{ users: [{{user: a, password: a}}, {users}] }}") as server:
         async with await Wire.connect(server.url, user="a", password="a") as wire:
-            connection = await connect(server.url.replace("nats://", "nats://b:b@"))
+            partly, nothing = [await connect(server.url.replace("nats://", f"nats://{one}:{one}@")) for one in "bc"]
+            streams = (Key("Stream", BUCKET), Key("Stream", "SECRET"))
             await _make(wire, BUCKET, {}, {})
-            assert not await led(connection)
+            assert await found(partly, *streams) is Trace.NONE
+            assert await found(nothing, *streams) is Trace.HIDDEN
             await _make(wire, "SECRET", {}, {})
-            assert await led(connection)
+            assert await found(partly, *streams) is Trace.HIDDEN
 
 
-async def test_a_domain_that_it_writes_to_is_looked_at_and_one_that_is_cut_off_may_have_one(
+async def test_a_domain_in_which_something_is_declared_is_looked_at_and_one_that_is_cut_off_may_hide_one(
     tmp_path: Path, connect: Connect
 ) -> None:
     async with hub_and_leaves(tmp_path, "leaf") as hub:
         leaf, connection = hub.leaves["leaf"], await connect(hub.server.url, timeout=2.0)
+        there = Key("Stream", "A", "", "leaf")
         await _make(leaf.wire, "A", THEIRS, {})
-        assert not await led(connection, "leaf")
+        assert await found(connection, there) is Trace.NONE
         await _make(leaf.wire, "B", OURS, {})
-        assert not await led(connection)
-        assert await led(connection, "leaf")
+        assert await found(connection) is Trace.NONE
+        assert await found(connection, there) is Trace.MARK
         await leaf.wire.expect("STREAM.DELETE.B")
         leaf.link.cut()
-        assert await led(connection, "leaf")
+        assert await found(connection, Key("Stream", "S"), there) is Trace.HIDDEN

@@ -44,6 +44,34 @@ def test_nothing_declared_while_we_own_something_refuses_everything() -> None:
     assert _codes(plan(desired(), live(), Rules())) == []
 
 
+def _unnamed(config: dict[str, Any]) -> dict[str, Any]:
+    """As an earlier version marked it."""
+    return {**config, "metadata": {name: text for name, text in config["metadata"].items() if name != "reconciler.key"}}
+
+
+@pytest.mark.parametrize("policy", ["upsert-only", "sync"])
+def test_what_an_earlier_version_marked_is_ours_and_left_as_it_is(policy: str) -> None:
+    origin, member = MANY[0], consumer("S00", "c", {})
+    here = live(stream_info(_unnamed(marked(origin))), consumer_info("S00", _unnamed(marked(member))))
+    nothing = plan(desired(), here, Rules(policy=policy))
+    assert _codes(nothing) == ["empty"]
+    assert "2 resources" in nothing.refused[0].message
+    for scope in (None, frozenset({origin.key, member.key})):
+        result = plan(desired(MANY[1]), here, Rules(policy=policy), scope=scope)
+        left = {change.key: ([reason.code for reason in change.reasons], change.action) for change in result.left}
+        assert left == {key: (["policy"], Action.BLOCKED) for key in (origin.key, member.key)}
+        assert not any(change.key in left for change in result.changes)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_stream_that_stays_for_its_mark_still_depends_on_what_it_copies(*, named: bool) -> None:
+    origin = stream("S", {"subjects": ["s"]}, Intent(state=State.ABSENT))
+    copy = marked(stream("COPY", {"sources": [{"name": "S"}]}))
+    here = live(stream_info(marked(origin)), stream_info(copy if named else _unnamed(copy)))
+    change = next(one for one in plan(desired(origin), here, SYNC).changes if one.key == origin.key)
+    assert any("COPY" in reason.message for reason in change.reasons) is not named
+
+
 def test_half_of_the_files_gone_refuses_under_sync() -> None:
     result = plan(desired(*MANY[:10]), live(*_live_many()), SYNC)
     assert _codes(result) == ["mass-change"]

@@ -133,6 +133,13 @@ def test_a_hold_that_makes_no_sense_starts_no_new_consumer() -> None:
     assert [reason.code for reason in change.reasons] == ["damaged-mark"]
 
 
+def test_somebody_elses_damaged_hold_is_in_nobodys_way() -> None:
+    hold = _hold()
+    hold["config"]["metadata"] |= {"reconciler.procedure": "nonsense", "reconciler.owner": "somebody"}
+    change = _one(plan(desired(ORDERS, SLOWER), live(stream_info(marked(ORDERS)), hold), Rules()))
+    assert change.action is Action.CREATE
+
+
 def test_a_hold_left_beside_the_finished_consumer_is_taken_away() -> None:
     done = consumer_info("ORDERS", marked(SLOWER))
     change = _one(plan(desired(ORDERS, SLOWER), live(stream_info(marked(ORDERS)), done, _hold()), Rules()))

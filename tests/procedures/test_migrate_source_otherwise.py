@@ -13,11 +13,12 @@ import pytest
 
 from reconciler.model.desired import Desired
 from reconciler.model.normal import normal_consumer, normal_stream
+from reconciler.procedures.requests import UpdateStream
 from tests.support.world.declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
 from tests.support.world.driver import NO_CRASH, Crash
 from tests.support.world.keeper import Keeper, Killed, manifests
 from tests.support.world.kept import KeptWorld, assert_exact, world_of
-from tests.support.world.sources import SourceWorld
+from tests.support.world.sources import SourceWorld, durable
 
 pytestmark = pytest.mark.diagonal
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
@@ -65,6 +66,29 @@ def test_a_refusal_before_the_point_of_no_return_changes_nothing_and_after_it_th
         keeper.refuse, keeper.obstinate = -1, False
         keeper.bring(after)
         assert_exact(keeper, after, *filter(None, [row.kept]))
+
+
+@pytest.mark.parametrize("obstinate", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("retention", ["limits", "interest"])
+def test_a_durable_that_others_read_stands_where_it_stood_when_the_switch_is_refused(retention: str, *, obstinate: bool) -> None:
+    before = manifests(origin(retention), user("u"), copier(plain()))
+    after = manifests(origin(retention), user("u"), copier(own("u")))
+    world = world_of(before, retention)
+    for _ in range(2):
+        seq = world.server.deliver(durable("u"))
+        assert seq is not None
+        world.server.acknowledge(durable("u"), seq)
+    stood = world.floor("u")
+    assert 0 < stood < world.copied()
+    smooth = Keeper(copy.deepcopy(world))
+    smooth.bring(after)
+    assert_exact(smooth, after, "u")
+    switch = next(number for number, write in enumerate(smooth.writes) if isinstance(write, UpdateStream))
+    keeper = Keeper(copy.deepcopy(world), refuse=switch, obstinate=obstinate)
+    keeper.attempt(after)
+    assert keeper.refused
+    assert keeper.world.floor("u") == stood
+    assert keeper.world.server.deliver(durable("u")) == stood + 1
 
 
 @RETENTION

@@ -8,7 +8,8 @@ from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import Fence
-from reconciler.jetstream.lease import Holder, KvLease
+from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.term import Term
 from tests.support.server.process import Server

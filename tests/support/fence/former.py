@@ -25,7 +25,7 @@ from reconciler.engine import Order, Rank, SystemClock, Throttle, Writes
 from reconciler.errors import ReconcilerError
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.model.identity import Key

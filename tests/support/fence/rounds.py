@@ -21,7 +21,7 @@ from reconciler.errors import NatsError
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import FenceNews, FenceState
-from reconciler.jetstream.lease import Holder
+from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.settings import ConnectionSettings
 from tests.support.account.wire import Json, Wire, eventually
 from tests.support.daemon.leadership import short_lease

@@ -217,6 +217,7 @@ class ModelServer:
     def _stream_info(self, stream: Stream, counted: str = "") -> dict[str, Any]:
         first, count = stream.messages.get(stream.first, ("", self.now))[1], len(stream.messages)
         state: dict[str, Any] = {"messages": count, "first_seq": stream.first, "last_seq": stream.last}
+        state["consumer_count"] = self._consumers_of(stream.config["name"])
         state |= {"bytes": 100 * count, "first_ts": shown_time(first)}
         if counted:
             state["subjects"] = dict(Counter(text for text, _ in stream.messages.values() if subjects.covers(counted, text)))
@@ -310,10 +311,15 @@ class ModelServer:
             raise error(10148, "consumer already exists")
         pause = config.pop("pause_until", "")
         self._check(key, config)
+        if 0 < self.streams[key.stream].config.get("max_consumers", -1) <= self._consumers_of(key.stream):
+            raise error(10026, "maximum consumers limit reached")
         cursor = max(self._start(self.streams[key.stream], config), 1)
         made = Consumer(config, cursor, cursor - 1, cursor - 1, born=self.now)
         made.paused_until = units.parse_time(pause) if pause else 0
         self.consumers[key.stream, key.name] = made
+
+    def _consumers_of(self, stream: str) -> int:
+        return sum(name == stream for name, _ in self.consumers)
 
     def _start(self, stream: Stream, config: dict[str, Any]) -> int:
         policy = config.get("deliver_policy", "all")

@@ -29,13 +29,15 @@ class Ended:
 def watched(command: Sequence[str], environment: dict[str, str] | None = None) -> Ended:
     """Runs a command to its end; raises where it fails."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-    peak = 0.0
+    peak = before = 0.0
     over = threading.Event()
 
     def look() -> None:
-        nonlocal peak
+        """What one look alone has seen does not count: a process that is just being started shows its parent's memory."""
+        nonlocal peak, before
         while not over.wait(_EVERY):
-            peak = max(peak, resident(process.pid))
+            now = resident(process.pid)
+            peak, before = max(peak, min(before, now)), now
 
     watching = threading.Thread(target=look)
     watching.start()
