@@ -20,9 +20,8 @@ OURS = {"reconciler.owner": "prod"}
 THEIRS = {"reconciler.owner": "another"}
 
 
-async def trace(connection: Connection, *declared: str) -> Trace:
-    """What shows that the owner `prod` has led before, by the grants for these streams (`DOMAIN:NAME`)."""
-    streams = [Key("Stream", name, "", domain) for domain, _, name in (one.rpartition(":") for one in declared)]
+async def found(connection: Connection, *streams: Key) -> Trace:
+    """What shows that the owner `prod`, who declares something on these streams, has led before."""
     return await traces_of("prod", DomainApis(connection), lambda: streams, beside=BUCKET)()
 
 
@@ -34,42 +33,42 @@ async def _make(wire: Wire, stream: str, metadata: dict[str, str], of_consumer: 
 
 
 @pytest.mark.parametrize("where", ["stream", "consumer"])
-async def test_any_mark_of_the_owner_is_one_and_no_mark_of_another(
+async def test_a_mark_of_the_owner_is_one_and_no_mark_of_another(
     server: Server, wire: Wire, connect: Connect, where: str
 ) -> None:
-    connection = await connect(server.url)
+    connection, declared = await connect(server.url), Key("Stream", "C")
     await _make(wire, "A", {}, {})
     await _make(wire, "B", THEIRS, THEIRS)
-    assert await trace(connection, "A", "B", "C") is Trace.NONE
+    assert await found(connection, declared, Key("Stream", "B")) is Trace.NONE
     await _make(wire, "C", *((OURS, {}) if where == "stream" else (THEIRS, OURS)))
-    assert await trace(connection, "A", "B", "C") is Trace.MARK
+    assert await found(connection, declared) is Trace.MARK
 
 
-async def test_what_it_may_not_see_of_what_is_declared_may_be_one_but_for_the_bucket_itself(
-    tmp_path: Path, connect: Connect
-) -> None:
-    denied = '{publish: {deny: ["$JS.API.CONSUMER.LIST.>"]}}'
-    config = f"authorization {{ users: [{{user: a, password: a}}, {{user: b, password: b, permissions: {denied}}}] }}"
-    with Server(tmp_path / "s", config=config) as server:
+async def test_what_cannot_be_looked_at_may_hide_one_but_for_the_bucket_itself(tmp_path: Path, connect: Connect) -> None:
+    user = '{{user: {0}, password: {0}, permissions: {{publish: {{deny: ["{1}"]}}}}}}'
+    users = f'{user.format("b", "$JS.API.CONSUMER.LIST.>")}, {user.format("c", "$JS.API.STREAM.LIST")}'
+    with Server(tmp_path / "s", config=f"authorization {{ users: [{{user: a, password: a}}, {users}] }}") as server:
         async with await Wire.connect(server.url, user="a", password="a") as wire:
-            connection = await connect(server.url.replace("nats://", "nats://b:b@"))
+            partly, nothing = [await connect(server.url.replace("nats://", f"nats://{one}:{one}@")) for one in "bc"]
+            streams = (Key("Stream", BUCKET), Key("Stream", "SECRET"))
             await _make(wire, BUCKET, {}, {})
-            assert await trace(connection, BUCKET) is Trace.NONE
+            assert await found(partly, *streams) is Trace.NONE
+            assert await found(nothing, *streams) is Trace.HIDDEN
             await _make(wire, "SECRET", {}, {})
-            assert await trace(connection, "ANOTHER") is Trace.NONE
-            assert await trace(connection, "SECRET") is Trace.HIDDEN
+            assert await found(partly, *streams) is Trace.HIDDEN
 
 
-async def test_a_domain_with_declared_streams_is_looked_at_and_one_that_is_cut_off_may_have_one(
+async def test_a_domain_in_which_something_is_declared_is_looked_at_and_one_that_is_cut_off_may_hide_one(
     tmp_path: Path, connect: Connect
 ) -> None:
     async with hub_and_leaves(tmp_path, "leaf") as hub:
         leaf, connection = hub.leaves["leaf"], await connect(hub.server.url, timeout=2.0)
+        there = Key("Stream", "A", "", "leaf")
         await _make(leaf.wire, "A", THEIRS, {})
-        assert await trace(connection, "leaf:A") is Trace.NONE
+        assert await found(connection, there) is Trace.NONE
         await _make(leaf.wire, "B", OURS, {})
-        assert await trace(connection) is Trace.NONE
-        assert await trace(connection, "leaf:A") is Trace.MARK
+        assert await found(connection) is Trace.NONE
+        assert await found(connection, there) is Trace.MARK
         await leaf.wire.expect("STREAM.DELETE.B")
         leaf.link.cut()
-        assert await trace(connection, "leaf:A") is Trace.HIDDEN
+        assert await found(connection, Key("Stream", "S"), there) is Trace.HIDDEN
