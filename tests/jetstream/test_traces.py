@@ -46,7 +46,7 @@ async def test_a_mark_of_the_owner_is_one_and_no_mark_of_another(
 
 async def test_what_cannot_be_looked_at_may_hide_one_but_for_the_bucket_itself(tmp_path: Path, connect: Connect) -> None:
     user = '{{user: {0}, password: {0}, permissions: {{publish: {{deny: ["{1}"]}}}}}}'
-    users = f'{user.format("b", "$JS.API.CONSUMER.LIST.>")}, {user.format("c", "$JS.API.STREAM.LIST")}'
+    users = f"{user.format('b', '$JS.API.CONSUMER.LIST.>')}, {user.format('c', '$JS.API.STREAM.LIST')}"
     with Server(tmp_path / "s", config=f"authorization {{ users: [{{user: a, password: a}}, {users}] }}") as server:
         async with await Wire.connect(server.url, user="a", password="a") as wire:
             partly, nothing = [await connect(server.url.replace("nats://", f"nats://{one}:{one}@")) for one in "bc"]
