@@ -35,7 +35,7 @@ async def dial(
     settings: ConnectionSettings, url: str, name: str, *, on_error: ErrorHandler, on_lost: Callable[[], None]
 ) -> WireClient:
     """Connects to `url` or raises Unreachable."""
-    opening = True
+    opening, cancelled = True, _cancellations()
 
     async def report(error: Exception) -> None:
         if opening:  # nats-py would try the same server again and again; leaving its loop takes an exception
@@ -64,6 +64,8 @@ async def dial(
             )
     except Exception as error:  # besides nats-py's and the system's own also aiohttp's and idna's
         await client.discard()
+        if _cancellations() > cancelled:  # in the tick in which the connect failed: what nats-py waits with loses it
+            raise asyncio.CancelledError from error
         # A server that wants a certificate refuses by breaking the connection, with TLS 1.3 even later.
         if client.info.get("tls_verify") and not settings.cert:
             msg = f"{redact(url)} accepts only clients with a certificate: give one with --tlscert and --tlskey"
@@ -75,6 +77,12 @@ async def dial(
         raise
     opening = False
     return client
+
+
+def _cancellations() -> int:
+    """How often somebody has asked for the end of what runs now."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
 
 
 def explain(error: Exception, url: str, settings: ConnectionSettings) -> str:

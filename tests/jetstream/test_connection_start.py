@@ -14,11 +14,13 @@ import structlog
 from reconciler.errors import AccessDenied, ApiError, NoAnswer, NoResponders, NotSent, Unreachable
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.dial import dial
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.settings import ConnectionSettings
 from reconciler.jetstream.subscription import Message
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually
+from tests.support.cluster.servers import free_ports
 from tests.support.server.process import Server
 
 LIMITED = """
@@ -80,6 +82,26 @@ async def test_closing_ends_the_waiting(server: Server) -> None:
     await asyncio.sleep(0.3)  # for what should not come: where it came later, nothing would fail falsely
     assert not connection.connected
     assert server.monitor("connz")["connections"] == []
+
+
+async def test_whoever_is_to_end_ends_in_whichever_tick_a_server_refuses() -> None:
+    settings = ConnectionSettings(servers=(url := f"nats://127.0.0.1:{free_ports(1)[0]}",))
+
+    async def never(_: Exception) -> None:
+        raise AssertionError
+
+    for ticks in range(100):
+        dialling = asyncio.create_task(dial(settings, url, "", on_error=never, on_lost=lambda: None))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        over = dialling.done()
+        dialling.cancel()
+        (ended,) = await asyncio.gather(dialling, return_exceptions=True)
+        assert isinstance(ended, Unreachable if over else asyncio.CancelledError), ticks
+        if over:
+            break
+    assert over
+    assert ticks > 1
 
 
 async def test_what_waiting_cannot_mend_is_raised_at_the_start(tmp_path: Path) -> None:
