@@ -141,24 +141,11 @@ class Ground:
         others = {durable_name(one) for one in copied_entries(self.view.config)}
         return entry if name in own or name not in others else {}
 
-    def shown(self, claim: int, seen: ConsumerSeen, *entries: Config) -> int | Ask:
-        """A sequence that a journal says was copied, as far as anything shows that it was."""
-        others = [self.view.consumer(key) for key in self.slot.keys]
-        reached = max((seen.floor, *(other.floor for other in others if other)))
-        for entry in filter(None, entries):
-            if reached >= claim:
-                break
-            found = self.copied(entry)
-            if isinstance(found, Ask):
-                return found
-            reached = max(reached, found.seq)
-        return min(claim, reached)
-
     def drained(self, key: Key, seen: ConsumerSeen) -> int | Step:
         """The next step towards a durable at rest; once it is, the last sequence that was copied."""
         live, known = self.view.entry(self.slot), self.known(seen, ENTRY)
         if live and detached(live) and known and seen.paused_as_chosen and seen.unacknowledged:
-            return self.rested(known, seen.floor)
+            return self.rested(known, max(seen.floor, seen.sequence(COPIED) or 0))
         target = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
         data: dict[str, Any] = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
@@ -195,8 +182,7 @@ class Ground:
         """
         live = self.view.entry(self.slot)
         if live is None or detached(live):
-            shown = self.shown(seen.sequence(COPIED) or 0, seen, self.known(seen, ENTRY))
-            return shown if isinstance(shown, Ask) else max(floor, shown)
+            return max(floor, seen.sequence(COPIED) or 0)
         found = self.copied(live)
         if isinstance(found, Ask):
             return found

@@ -4,8 +4,8 @@ What an entry has copied is known to the server under the entry's identity (`mod
 begins where its consumer stands. So every way from one to another is: hold the old one still, find Y, the last sequence it
 copied, and let the new one begin at Y + 1.
 
-- ephemeral → durable (`taking.prepare`): the durable is made paused, moved behind what is copied so far, and the entry begins to
-  read through it; Y is the last message stored under the old identity, once that rests; RESET to Y + 1, resume;
+- ephemeral → durable (`taking.prepare`): the durable is made paused, and the entry begins to read through it; Y is the last
+  message stored under the old identity, once that rests; RESET to Y + 1, resume;
 - durable → another one (`leaving.leave`): pause and drain the old one, whose ack floor is Y; make the new one paused, RESET to
   Y + 1, read through it, resume; delete the old one;
 - durable → ephemeral: pause and drain; an entry that starts at Y + 1 under an identity never used before; delete the durable;

@@ -146,43 +146,17 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         if seen.info.get("push_bound"):
             return ground.wait("the stream lets go")
         return ground.note(target.key, target.wire, ATTACH, {**seen.data, ENTRY: wanted}, f"update {target.key.name}")
-    known = _moved_beforehand(ground, seen, target, live) if live is not None else None
-    return known or ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True, held=True)
-
-
-def _moved_beforehand(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config) -> Step | None:
-    """While the old way is still there, it shows how far it has come; what the durable stands at shows it afterwards.
-
-    What was copied may have gone from the stream by then, and the journal is not believed. One that has delivered may have
-    readers of its own, who go on where they stood if the switch is refused: it is moved afterwards, as far as the stream shows.
-    """
-    least = seen.sequence("least") or 0
-    if seen.floor >= least or seen.info["delivered"]["consumer_seq"]:
-        return None
-    found = ground.copied(live)
-    if isinstance(found, Ask):
-        return found
-    start = _not_before_declared(ground, target.wire, min(least, max(found.seq, _told(ground, live))) + 1)
-    if not isinstance(start, int):
-        return start
-    title = f"move {target.key.name} to {start}, behind what is copied so far"
-    return ground.do(ResetConsumer(target.key, start), title) if seen.floor < start - 1 else None
+    return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True, held=True)
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:
     """Where it has to begin; 0 when it begins there by itself."""
     start, left, before = seen.sequence("start"), ground.known(seen, LEFT), ground.known(seen, "from")
     if start is None:
-        rested = ground.rested(before or ground.slot.was, min(seen.sequence("least") or 0, seen.floor))
+        rested = ground.rested(before or ground.slot.was, seen.sequence("least") or 0)
         if not isinstance(rested, int):
             return rested
         start = rested + 1
-    elif start:
-        entries = (left, before, ground.known(seen, ENTRY), ground.view.entry(ground.slot) or {}, ground.slot.was)
-        shown = ground.shown(start - 1, seen, *entries)
-        if isinstance(shown, Ask):
-            return shown
-        start = shown + 1
     if start and left:
         found = ground.copied(left)
         more = ground.rested(left, start - 1) if isinstance(found, Copied) and found.seq >= start else start - 1

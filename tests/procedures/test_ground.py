@@ -68,16 +68,6 @@ def test_what_was_told_counts_where_the_messages_are_gone() -> None:
     assert ground.rested(PLAIN, 9) == 9
 
 
-@pytest.mark.parametrize(
-    ("claim", "copied", "floor", "counts"), [(9, 9, 0, 9), (9, 7, 0, 7), (9, 3, 5, 5), (4, 9, 0, 4), (9, 0, 0, 0)]
-)
-def test_what_a_journal_says_was_copied_counts_as_far_as_something_shows_it(
-    claim: int, copied: int, floor: int, counts: int
-) -> None:
-    at = {"consumer_seq": 1, "stream_seq": floor}
-    assert _ground(through("c"), copied).shown(claim, ConsumerSeen({"delivered": at, "ack_floor": at}), through("c")) == counts
-
-
 def test_what_a_journal_says_of_an_entry_counts_for_entries_of_its_origin_that_nobody_else_is() -> None:
     ground = _ground(through("c"))
     others: tuple[Any, ...] = (
