@@ -241,10 +241,10 @@ async def at_least(found: list[float], number: int) -> bool:
 @asynccontextmanager
 async def fighting(running: Daemon, somebody: Somebody) -> AsyncIterator[list[float]]:
     """Meanwhile somebody sets the field back as soon as it is repaired: when he did so first, and when it was found repaired."""
-    repairs = [time.monotonic()]
+    repairs, over = [time.monotonic()], asyncio.Event()
 
     async def fight() -> None:
-        while True:
+        while not over.is_set():  # a cancellation alone can be lost in a request
             if (await somebody.config("S", "a"))["max_deliver"] != FOUGHT["max_deliver"]:
                 repairs.append(time.monotonic())
             await somebody.edit("S", "a", **FOUGHT)
@@ -256,5 +256,6 @@ async def fighting(running: Daemon, somebody: Somebody) -> AsyncIterator[list[fl
     try:
         yield repairs
     finally:
+        over.set()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
