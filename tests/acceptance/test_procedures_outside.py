@@ -20,15 +20,13 @@ from tests.support.account.wire import Wire
 from tests.support.account.work import Work
 from tests.support.choice import some
 from tests.support.daemon.command import Command
-from tests.support.daemon.leadership import short_lease
+from tests.support.daemon.leadership import release_for_the_dead
 from tests.support.daemon.running import ran, started
 from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy, Request, Verdict
 from tests.support.values.catalogues import write
 
 SEED = random.randrange(1 << 32)
-LEASE = 3.0
-"""Seconds."""
 EVERY_DAY, AT_MOST = 10, 60
 """Kills, of some two hundred that there could be: each takes a process of its own. The model is killed at every step."""
 
@@ -79,7 +77,6 @@ async def count_writes(shop: Shop) -> dict[Case, int]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_undisturbed_and_killed_at_its_steps(shop: Shop) -> None:
-    await short_lease(shop.wire, LEASE)  # who comes after a process that was killed waits for it
     await shop.open(all_cases(shop.server))
     counts = await count_writes(shop)
     assert all(count >= 2 for count in counts.values()), counts
@@ -94,13 +91,14 @@ async def test_undisturbed_and_killed_at_its_steps(shop: Shop) -> None:
 
 
 async def killed_at_its_step(shop: Shop, case: Case) -> None:
-    """A process that works on this case alone; the next one comes soon enough to see whose lease it was, and waits for that."""
+    """A process that works on this case alone; the next one need not wait for its lease."""
     manifest = write(shop.directory / f"{case.name}.yaml", case.documents(after=True))
     async with Proxy(shop.server.port) as proxy:
         stopping([case], proxy)
         async with started(Command(shop.cli.home, proxy.url), "apply", "-f", manifest, "--yes", *FREELY) as running:
             await proxy.until_stuck()
             await running.kill()
+    await release_for_the_dead(shop.wire)
 
 
 async def add_filter_naively(shop: Shop, case: Case) -> None:

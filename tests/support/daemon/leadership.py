@@ -6,6 +6,8 @@ Invariant: whether something was repaired is asked of the server, not of them.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.account.wire import Wire
+from tests.support.account.wire import TIMEOUT_SECONDS, Wire
 from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, daemon, settled
@@ -31,6 +33,18 @@ async def short_lease(wire: Wire, seconds: float, owner: str = "default") -> Non
     name = f"KV_reconciler-{owner}"
     config = {"subjects": [f"$KV.reconciler-{owner}.>"], "max_msgs_per_subject": 1, "max_age": int(seconds * 1e9)}
     await wire.expect(f"STREAM.CREATE.{name}", {"name": name, "discard": "new", "allow_rollup_hdrs": True, **config})
+
+
+async def release_for_the_dead(wire: Wire, owner: str = "default") -> None:
+    """Say of a holder that was killed, and has nothing on its way, what it would have said at its end: nobody waits for it."""
+    bucket = f"reconciler-{owner}"
+    found = await wire.call(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.writer"})
+    if "message" not in found:
+        return
+    holder = json.loads(base64.b64decode(found["message"]["data"])) | {"links": []}
+    headers = {"KV-Operation": "DEL", "Nats-Expected-Last-Subject-Sequence": str(found["message"]["seq"])}
+    answer = await wire.client.request(f"$KV.{bucket}.writer", json.dumps(holder).encode(), TIMEOUT_SECONDS, headers=headers)
+    assert "error" not in json.loads(answer.data), answer.data
 
 
 def shop(path: Path, *names: str, limit: int = DECLARED) -> Path:
