@@ -6,11 +6,10 @@ Invariant: whatever was started here has ended when `serve` returns.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import socket
-import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from reconciler.cli.connecting import own_name, settings_of
 from reconciler.cli.embedded import embedded_server
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import PlanFlags, SourceFlags
+from reconciler.cli.hangup import ends_by_hangup
 from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
 from reconciler.cli.welcome import welcome
@@ -60,11 +60,16 @@ class Serving:
     prune_delay: float
     """Seconds."""
     http: str
+    http_elsewhere: bool
+    """Nobody has named that port: where it is taken, another one will do."""
     http_token: str
     fence: float
     """Seconds to wait for a proof that nothing of the leader before can land any more."""
     audit: str
-    log_format: str
+    for_people: bool
+    """The log is text."""
+    greets: bool
+    """Somebody is told when it has come up, and where to look."""
 
 
 @dataclass
@@ -92,8 +97,6 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
     if not source.files:
         msg = "which manifests? Give a file or directory with -f PATH (or RECONCILER_FILE)"
         raise UsageError(msg)
-    text = serving.log_format == "text" or (serving.log_format == "auto" and sys.stderr.isatty())
-    logs.configure(sys.stderr, json=not text, level=logging.DEBUG if session.terminal.debug else logging.INFO)
     address = _address(serving.http)
     news = _News()
     session.owner()  # one that was given badly is no fault of the manifests
@@ -108,6 +111,9 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
     )
     await manifests.load()
     async with AsyncExitStack() as stack:
+        if serving.greets and serving.for_people:
+            logs.hush()
+            stack.callback(logs.speak)
         settings = await _settings(session, manifests.desired, serving, stack)
         connection = await stack.enter_async_context(await Connection.start(settings, own_name()))
         state, apis = _state(session, flags, serving, manifests.desired, connection)
@@ -122,15 +128,15 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
         )
         hints, daemon = _joined(state, apis, ours, manifests, AuditMode(serving.audit))
         http = HttpServer(daemon.control, state.telemetry.render, token=serving.http_token)
-        await http.start(*address)
+        await http.start(*address, elsewhere=serving.http_elsewhere)
         stack.push_async_callback(http.stop)
         log.info("http.listening", url=http.url)
         news.daemon = daemon
         daemon.manifests_loaded(manifests.desired)
         await hints.start()
         stack.push_async_callback(hints.stop)
-        _obey_signals(daemon)
-        if text:
+        _obey_signals(daemon, ends_by_hangup(embedded=serving.embedded is not None))
+        if serving.greets:
             greeting = welcome(session.terminal, daemon.control, settings.servers[0], http.url)
             stack.callback(asyncio.create_task(greeting).cancel)
         await daemon.run()
@@ -146,7 +152,7 @@ async def _settings(session: Session, desired: Desired, serving: Serving, stack:
         raise UsageError(msg)
 
     def died(why: str) -> None:
-        log.error("embedded.died", error=why)
+        log.error("embedded.died", error=why, way_out="end this process and start it again: the data stays")
 
     url = await stack.enter_async_context(embedded_server(serving.embedded, died))
     return ConnectionSettings(servers=(url,))
@@ -192,7 +198,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - `:8080` asks for it
 
 
-def _obey_signals(daemon: Daemon) -> None:
+def _obey_signals(daemon: Daemon, ends_by_hangup: Callable[[], bool]) -> None:
     loop = asyncio.get_running_loop()
     asked: list[float] = []
 
@@ -206,6 +212,12 @@ def _obey_signals(daemon: Daemon) -> None:
         log.info("process.stopping", signal=signal.Signals(number).name)
         daemon.stop()
 
+    def hung_up() -> None:
+        if ends_by_hangup():
+            end(signal.SIGHUP)
+        else:
+            daemon.control.reload()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
-    loop.add_signal_handler(signal.SIGHUP, daemon.control.reload)
+    loop.add_signal_handler(signal.SIGHUP, hung_up)

@@ -143,7 +143,10 @@ class _Server:
         process = self._process
         code = await process.wait() if process is not None else 0
         if not self._stopping:
-            on_death(f"the embedded nats-server ended by itself (exit {code}): {self._last_line()}; see {self._log}")
+            killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
+            on_death(
+                f"the embedded nats-server {killed or f'ended by itself (exit {code}): {self._last_line()}'}; see {self._log}"
+            )
 
     async def _listen(self, port: int) -> str | None:
         """The URL, or None when the port is taken after all."""

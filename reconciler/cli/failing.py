@@ -25,6 +25,9 @@ def explain_usage(error: typer.TyperException, terminal: Terminal) -> None:
 
 def explain(error: ReconcilerError, terminal: Terminal) -> None:
     """Something that can go wrong and did."""
+    if terminal.is_log:
+        _log(error)
+        return
     if terminal.debug:
         terminal.say("".join(traceback.format_exception(error)))
     if isinstance(error, InvalidInput):
@@ -37,8 +40,28 @@ def explain(error: ReconcilerError, terminal: Terminal) -> None:
 
 def own_up(error: Exception, terminal: Terminal) -> None:
     """Something that should not have happened."""
+    if terminal.is_log:
+        _log(error)
+        return
     terminal.fail(f"this is a bug in reconciler, please report it: {type(error).__name__}: {error}")
     if terminal.debug:
         terminal.say("".join(traceback.format_exception(error)))
     else:
         terminal.say("Run it again with --debug for the traceback.")
+
+
+def _log(error: Exception) -> None:
+    """The same as the last lines of a log."""
+    import structlog  # noqa: PLC0415 - no other command has one
+
+    from reconciler.observe.wording import problem_fields  # noqa: PLC0415
+
+    log = structlog.get_logger(__name__)
+    if isinstance(error, InvalidInput):
+        for problem in error.problems:
+            log.error("manifests.problem", **problem_fields(problem))
+        log.error("process.failed", error=total(error.problems))
+    elif isinstance(error, ReconcilerError):
+        log.error("process.failed", error=str(error))
+    else:
+        log.error("process.failed", error="this is a bug in reconciler, please report it", exc_info=error)

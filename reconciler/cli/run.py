@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +20,7 @@ from reconciler.cli.options import flattened
 from reconciler.cli.session import session_of
 from reconciler.engine import DaemonOptions
 from reconciler.errors import UsageError
+from reconciler.observe import logs
 
 app = typer.Typer(add_completion=False)
 _SHORTEST = 1.0
@@ -72,6 +75,9 @@ class _Manner:
 def run(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, manner: _Manner) -> ExitCode:
     """Keep JetStream as declared: repair what others change, follow the manifests, serve status and metrics."""
     session = session_of(ctx)
+    text = manner.log_format == "text" or (manner.log_format == "auto" and sys.stderr.isatty())
+    logs.configure(sys.stderr, json=not text, level=logging.DEBUG if session.terminal.debug else logging.INFO)
+    session.terminal.is_log = not text
     interval = seconds("--interval", manner.interval)
     if interval < _SHORTEST:
         msg = f"--interval {manner.interval}: the shortest is 1s (drift is repaired at once anyway)"
@@ -87,9 +93,16 @@ def run(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, manner: _Mann
         prune_delay=seconds("--prune-delay", manner.prune_delay),
         embedded=manner.data if manner.embedded else None,
         http=manner.http,
+        http_elsewhere=_is_default(ctx, "http"),
         http_token=manner.http_token or "",
         fence=seconds("--fence", manner.fence),
         audit=manner.audit,
-        log_format=manner.log_format,
+        for_people=text,
+        greets=text or (manner.embedded and manner.log_format == "auto"),
     )
     return connecting.run_to_end(serve(session, source, flags, serving))
+
+
+def _is_default(ctx: typer.Context, name: str) -> bool:
+    """Whether nobody has named it."""
+    return getattr(ctx.get_parameter_source(name), "name", "") == "DEFAULT"

@@ -6,6 +6,7 @@ message or answer from elsewhere reaches a terminal as a control sequence, whoev
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -38,6 +39,8 @@ class Terminal:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self.debug = False
+        self.is_log = False
+        """stderr is a log in JSON: whatever ends this process is a line of it."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # an ASCII terminal gets "\u2192", not a crash
@@ -93,11 +96,13 @@ class Terminal:
             yield lambda done, of: status.update(f"{what}… {_bar(done, of)}")
 
     def close(self) -> None:
-        """Flush both streams while a closed pipe can still be met quietly."""
+        """Flush both streams while a pipe, or a terminal, that is closed can still be met quietly."""
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except BrokenPipeError:
+            except OSError as error:
+                if error.errno not in (errno.EPIPE, errno.EIO):
+                    raise
                 _discard(stream)
 
 

@@ -9,33 +9,56 @@ import asyncio
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
 from reconciler.cli.terminal import Terminal
 from reconciler.jetstream.settings import redact
+from reconciler.observe import logs
 from reconciler.observe.controls import MOST, Controls, StatusQuery
 from reconciler.observe.renderings import at_once
 from reconciler.render.status_text import status_lines
+from reconciler.render.values import printable
 
 _LOOK = 0.1
+_PATIENCE = 3.0
+"""Seconds without a word."""
 
 
 async def welcome(terminal: Terminal, controls: Controls, nats: str, http: str) -> None:
-    """Waits until the daemon is ready, then shows the status and where to look."""
-    while controls.not_ready():  # noqa: ASYNC110 - probes ask the same way
+    """Waits until the daemon is ready, then shows the status and where to look; while that takes its time, the log tells."""
+    begun = time.monotonic()
+    while controls.not_ready():
+        if time.monotonic() - begun > _PATIENCE:
+            logs.speak()
         await asyncio.sleep(_LOOK)
-    terminal.lines(status_lines(at_once(controls.telling(StatusQuery(limit=MOST))), time.time_ns()))
-    terminal.lines(Text(line) for line in _further(redact(nats), http))
+    document = at_once(controls.telling(StatusQuery(limit=MOST)))
+    terminal.lines(status_lines(document, time.time_ns()))
+    terminal.lines(Text(line) for line in _further(_promise(document), redact(nats), http))
+    logs.speak()
 
 
-def _further(nats: str, http: str) -> list[str]:
+def _promise(document: Mapping[str, Any]) -> str:
+    """What this process does from now on."""
+    mode = document["mode"]
+    if not document["leading"] and document["leader"]:
+        return f"{printable(document['leader'])} writes; this process follows, and takes over when that one is gone"
+    if mode["readOnly"]:
+        return f"what differs is shown, and nothing is written ({printable(mode['readOnly'])})"
+    if mode["drift"] == "report":
+        return "what the manifests change is applied, what others change is reported"
+    return "what differs is repaired from now on"
+
+
+def _further(promise: str, nats: str, http: str) -> list[str]:
     here = Path(sys.executable).parent
     path = [] if shutil.which("reconciler") else [f'  export PATH="{here}:$PATH"']
     return [
         "",
-        "Ready: what differs is repaired from now on. In another terminal:",
+        f"Ready: {promise}. In another terminal:",
         "",
         *path,
         f"  export NATS_URL={nats}",

@@ -242,7 +242,7 @@ class Daemon:
         state.leader = holder
         state.board.leadership(leading=False, holder_text=holder)
         if holder:
-            state.telemetry.leading(now=False, reason=f"held by {holder}")
+            state.telemetry.follows(holder)
 
     def _connection_changed(self, connected: bool) -> None:  # noqa: FBT001 - a callback
         state = self._state

@@ -374,7 +374,6 @@ class KvLease:
     def _lost(self, reason: str) -> str:
         if self._fence is not None:
             self._fence.cut()
-        log.error("lease.lost", owner=self.owner, reason=reason)
         return reason
 
     async def _renew_over_own(self) -> bool:

@@ -89,8 +89,8 @@ class HttpServer:
             host = "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004 - IPv4
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    async def start(self, host: str, port: int) -> None:
-        """Listens, or raises UsageError. Port 0 takes any free one, an empty host every interface."""
+    async def start(self, host: str, port: int, *, elsewhere: bool = False) -> None:
+        """Listens, or raises UsageError. Port 0, or `elsewhere` one that is taken, is any free one; no host is every interface."""
         self._callers = Callers(self._token, host)
         app = web.Application(middlewares=[self._answer], client_max_size=_CURSOR)
         app.on_response_prepare.append(_without_server)
@@ -99,9 +99,9 @@ class HttpServer:
         await runner.setup()
         speaker = cast("Callable[[], asyncio.Protocol]", runner.server)
         door = self._door = Door(speaker)
+        where = "127.0.0.1" if host == "localhost" else host or None
         try:
-            where = "127.0.0.1" if host == "localhost" else host or None
-            self._server = await asyncio.get_running_loop().create_server(door, where, port)
+            self._server = await _listening(door, where, port, elsewhere=elsewhere)
         except (OSError, OverflowError, UnicodeError) as error:
             await runner.cleanup()
             raise UsageError(_why_not(error, host, port)) from error
@@ -299,6 +299,17 @@ def _query(request: web.Request, *names: str) -> dict[str, str]:
             msg = f"{name} is given more than once"
             raise UsageError(msg)
     return dict(query)
+
+
+async def _listening(door: Door, host: str | None, port: int, *, elsewhere: bool) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(door, host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not elsewhere:
+            raise
+        log.warning("http.elsewhere", reason=f"port {port} is taken by another process: any free one will do")
+        return await loop.create_server(door, host, 0)
 
 
 def _why_not(error: Exception, host: str, port: int) -> str:

@@ -65,6 +65,18 @@ def configure(stream: TextIO, *, json: bool, level: int) -> None:
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)  # a line per scrape tells nothing
 
 
+def hush() -> None:
+    """From now on only what is wrong is told: what has to be done first is told as a whole, when it is done."""
+    root = logging.getLogger()
+    root.setLevel(logging.WARNING if root.level == logging.INFO else root.level)
+
+
+def speak() -> None:
+    """Everything is told again."""
+    root = logging.getLogger()
+    root.setLevel(logging.INFO if root.level == logging.WARNING else root.level)
+
+
 def within_pass(number: int, revision: str) -> AbstractContextManager[None]:
     """Every line written inside, by whatever task is started there, names this pass."""
     return structlog.contextvars.bound_contextvars(**{"pass": number, "revision": revision})

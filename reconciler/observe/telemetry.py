@@ -97,7 +97,7 @@ class Telemetry:
         self._problems: frozenset[Problem] = frozenset()
         self._skipped_for: str | None = None
         self._refused: frozenset[str] = frozenset()
-        self._leading: tuple[bool, str] | None = None
+        self._leading = False
         self._connected: bool | None = None
         self._connections = 0
         self._audit = ""
@@ -258,16 +258,17 @@ class Telemetry:
 
     def leading(self, now: bool, reason: str) -> None:  # noqa: FBT001 - the fact itself
         """Whether this process may write, and why (not)."""
-        before, self._leading = self._leading, (now, reason)
+        was, self._leading = self._leading, now
         self._metrics.leader.set(now)
-        was = before is not None and before[0]
         if now != was:
             self._metrics.transitions.inc()
             name = "lease.acquired" if now else "lease.lost"
             (self._log.info if now else self._log.warning)(name, reason=reason)
             self._tell(name, reason or name, bad=not now, reason=reason)
-        elif not now and before != self._leading:
-            self._log.info("lease.held_elsewhere", reason=reason)
+
+    def follows(self, holder: str) -> None:
+        """Another process holds the lease."""
+        self._log.info("lease.held_elsewhere", reason=f"held by {holder}")
 
     def fence(self, news: FenceNews) -> None:
         """How the term of this process stands to the one before."""

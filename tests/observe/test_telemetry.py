@@ -274,8 +274,8 @@ def test_only_what_is_not_proven_about_the_leader_before_is_a_warning_and_an_eve
 
 
 def test_the_lease_is_said_when_it_moves(told: Told) -> None:
-    told.to.leading(False, "held by a")
-    told.to.leading(False, "held by a")
+    told.to.leading(False, "not connected")
+    told.to.follows("a")
     told.to.leading(True, "")
     told.to.leading(True, "")
     told.to.leading(False, "it ran out")
