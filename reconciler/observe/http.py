@@ -90,7 +90,7 @@ class HttpServer:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def start(self, host: str, port: int, *, elsewhere: bool = False) -> None:
-        """Listens, or raises UsageError. Port 0, or `elsewhere` one that is taken, is any free one; no host is every interface."""
+        """Listens, or raises UsageError. Port 0 is any free one, as is (`elsewhere`) a taken one; no host is every interface."""
         self._callers = Callers(self._token, host)
         app = web.Application(middlewares=[self._answer], client_max_size=_CURSOR)
         app.on_response_prepare.append(_without_server)
