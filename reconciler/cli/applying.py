@@ -15,7 +15,7 @@ from reconciler.cli.connecting import connected
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.progress import Progress
 from reconciler.cli.session import Session
-from reconciler.cli.writing import pen, streams_of, tell_fence
+from reconciler.cli.writing import pen, streams_of, taken, tell_fence
 from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, SystemClock, Throttle, Word, Writes, apply_plan
 from reconciler.errors import Refused
 from reconciler.jetstream.fence import PATIENCE
@@ -66,7 +66,7 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
         if not yes and not await confirm(session, "Apply this plan?"):
             terminal.say("nothing was written")
             return ExitCode.FAILED
-        async with ours.lease.take():
+        async with taken(terminal, ours.lease):
             planned = await task.plan(reader)  # again, now that nobody else of this owner may write
             if planned.plan.fingerprint != first.plan.fingerprint:
                 _tell_of_changes(session, planned.plan, yes=yes, json=json)

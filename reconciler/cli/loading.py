@@ -33,4 +33,7 @@ def read(session: Session, source: SourceFlags) -> Loaded:
         raise UsageError(msg)
     stdin = sys.stdin.buffer.read() if STDIN in source.files else b""
     with session.terminal.working("reading manifests"):
-        return Loader(session.owner).load(source.files, source.env, stdin)
+        loaded = Loader(session.owner).load(source.files, source.env, stdin)
+    if not loaded.desired.resources:
+        session.terminal.warn(f"{', '.join(source.files)} declares nothing (files that end in .yaml, .yml or .json are read)")
+    return loaded

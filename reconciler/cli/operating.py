@@ -16,7 +16,7 @@ from reconciler.cli.confirm import confirm
 from reconciler.cli.connecting import connected
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.session import Session
-from reconciler.cli.writing import pen, tell_fence
+from reconciler.cli.writing import pen, taken, tell_fence
 from reconciler.engine import Reply, SystemClock, Throttle, Writes, judged
 from reconciler.errors import LeaseHeld, Refused, Unreachable
 from reconciler.jetstream.domains import DomainApis
@@ -115,7 +115,7 @@ class Operator:
         return answer
 
     async def _with_lease(self, command: Command, decision: Decision, manner: Manner) -> tuple[Operated, Decision, Reply | None]:
-        async with self._lease.take() as lease:
+        async with taken(self._session.terminal, self._lease) as lease:
             found = await self._look(command)
             again = judged(command, found)
             if again.gist != decision.gist:

@@ -98,7 +98,7 @@ class _Question:
         return Sight(document, lines)
 
     async def _view(self, apis: DomainApis) -> View:
-        reader, rules = JetStreamReader(apis), Rules(owner=self.owner, policy="sync")
+        reader, rules = JetStreamReader(apis), Rules(owner=self.owner)
         if self.desired is None:
             live = await reader.snapshot(EVERYTHING)
             found = remembered(live, self.owner)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from reconciler.cli.terminal import Terminal
+from reconciler.errors import NatsError
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.fence import PATIENCE, Fence, FenceNews, FenceState
 from reconciler.jetstream.holder import Holder
@@ -16,6 +19,9 @@ from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import durables_read
+
+_WITHOUT_A_WORD = 1.0
+"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,26 @@ def pen(  # noqa: PLR0913 - all that tells one process from another
     bucket = Key("KeyValue", bucket_name(owner)).stream_name
     lease = KvLease(apis(""), owner, holder, fence=fence, traces=traces_of(owner, apis, streams, beside=bucket))
     return Pen(lease, JetStreamWriter(apis, apis.through(term)))
+
+
+@asynccontextmanager
+async def taken(terminal: Terminal, lease: KvLease) -> AsyncIterator[KvLease]:
+    """The lease for the time of a block; a person who has to wait for it is told for whom."""
+    telling = asyncio.create_task(_tell_wait(terminal, lease))
+    try:
+        async with lease.take():
+            telling.cancel()
+            yield lease
+    finally:
+        telling.cancel()
+
+
+async def _tell_wait(terminal: Terminal, lease: KvLease) -> None:
+    await asyncio.sleep(_WITHOUT_A_WORD)
+    with suppress(NatsError):
+        holder = await lease.holder_text()
+        who = f"held by {holder}" if holder else "last held by somebody who has not given it back: until nobody can hold it"
+        terminal.say(f"waiting for the write lease of {lease.owner}, {who}")
 
 
 def streams_of(desired: Desired) -> Collection[Key]:

@@ -45,8 +45,8 @@ class Aftermath:
             state.noted[key] = change.live_config
             differing = change.fields or ((MARKER,) if change.cause is Cause.DRIFT else ())
             fields = tuple(field.path for field in differing)
-            state.telemetry.drifted(change.key, fields, author)
-            state.board.drifted(change.key, fields, author)
+            state.telemetry.drifted(change.key, fields, author, change.fields)
+            state.board.drifted(change.key, fields, author, change.fields)
             fight = state.agenda.drifted(key, differing)
             if fight:
                 field, times = fight

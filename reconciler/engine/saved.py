@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import orjson
@@ -130,7 +130,7 @@ def _desired_in(saved: Json) -> Desired:
 
 def _declared_out(declared: Declared) -> Json:
     row: Json = {"key": str(declared.key), "config": orjson.Fragment(declared.wire), "digest": declared.digest}
-    row["at"] = [declared.location.file, declared.location.line, declared.location.index]
+    row["at"] = list(astuple(declared.location))
     if declared.intent != DEFAULT_INTENT:
         row["intent"] = asdict(declared.intent) | {"allow": sorted(declared.intent.allow)}
     return row

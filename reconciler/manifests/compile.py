@@ -18,6 +18,7 @@ from reconciler.manifests.document import Document
 from reconciler.manifests.envelope import Envelope, open_envelope
 from reconciler.manifests.environment import MODELS, Environment, check_environment
 from reconciler.manifests.findings import MAX_FINDINGS, Finding, Path, fields_at, from_validation, to_problems
+from reconciler.manifests.foreign import skipped
 from reconciler.manifests.intent import read_annotations, with_spec
 from reconciler.manifests.merge import Spec, legal_defaults, merge_patch
 from reconciler.manifests.pools import Assignment, compile_assignment, compile_pool
@@ -75,6 +76,9 @@ def compile_document(document: Document, context: Context) -> Compiled:
 
 
 def _compile(document: Document, context: Context, findings: list[Finding]) -> Compiled:
+    if found := skipped(document):
+        findings.append(found)
+        return Compiled(None)
     if not nack.is_nack(document.value):
         return _compile_value(document.value, document.location, context, findings)
     value = nack.translate(document.value, findings)

@@ -69,8 +69,10 @@ def _length(document: Document) -> int:
 
 
 def _problem(document: Document, finding: Finding, *, exact: bool) -> Problem:
-    line, column = locate(document, finding.path) if exact else (document.location.line, 1)
-    path = "".join(char if char.isprintable() else "?" for char in join_path(finding.path)[:200])
+    item = document.location.item
+    written = finding.path if item is None else ("items", item, *finding.path)
+    line, column = locate(document, written) if exact else (document.location.line, 1)
+    path = "".join(char if char.isprintable() else "?" for char in join_path(written)[:200])
     return Problem(document.location.file, line, column, finding.code, finding.message, path, finding.severity)
 
 

@@ -28,7 +28,9 @@ class Positions:
 
     def resolve(self, faults: Iterable[Fault]) -> Iterator[Problem]:
         """Each fault as a problem."""
-        ordered = sorted(faults, key=lambda fault: (fault.location.file, fault.location.line, fault.location.index))
+        ordered = sorted(
+            faults, key=lambda fault: (fault.location.file, fault.location.line, fault.location.index, fault.location.item or 0)
+        )
         for location, group in groupby(ordered, key=lambda fault: fault.location):
             yield from to_problems(self._document(location), (fault.finding for fault in group))
 

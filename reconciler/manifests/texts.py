@@ -9,6 +9,7 @@ import re
 
 from reconciler.manifests.document import Parsed, Text
 from reconciler.manifests.encoding import BOM, document_marks
+from reconciler.manifests.foreign import opened
 from reconciler.manifests.jsontext import looks_like_json, parse_json
 from reconciler.manifests.yaml import parse_yaml
 
@@ -22,8 +23,8 @@ def parse_text(text: Text) -> Parsed:
     if looks_like_json(text.data):
         parsed = parse_json(text)
         if text.file.endswith(".json") or not any(problem.code == "json-syntax" for problem in parsed.problems):
-            return parsed
-    return parse_yaml(text)
+            return opened(parsed)
+    return opened(parse_yaml(text))
 
 
 def cut(file: str, data: bytes) -> list[Text]:

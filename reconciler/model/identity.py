@@ -21,11 +21,12 @@ MAX_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a document starts: file as the user wrote it, 1-based line, and its number within the file."""
+    """Where a document starts: file as the user wrote it, 1-based line, and its number within the file, and within a List."""
 
     file: str
     line: int = 1
     index: int = 0
+    item: int | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

@@ -24,7 +24,7 @@ from reconciler.observe.pages import Page
 from reconciler.observe.renderings import Pieces, at_once
 from reconciler.observe.standing import Failure, Progress, Shown, Standing, moment
 from reconciler.observe.surroundings import Process, Surroundings
-from reconciler.plan.change import Author, Change
+from reconciler.plan.change import Author, Change, FieldDiff
 from reconciler.render.status import SYNCED, Condition, judged
 
 __all__ = ["Board", "Process"]
@@ -134,10 +134,10 @@ class Board(Surroundings):
         self._standing.suspended.pop(key, None)
         self._standing.weigh((key,))
 
-    def drifted(self, key: Key, fields: Iterable[str], author: Author | None = None) -> None:
+    def drifted(self, key: Key, fields: Iterable[str], author: Author | None = None, differing: Iterable[FieldDiff] = ()) -> None:
         """Somebody changed these fields; none: somebody deleted it."""
         key = self._standing.catalogue.known_as(key)
-        self._drifts.drifted(key, fields, author)
+        self._drifts.drifted(key, fields, author, differing)
 
     def attributed(self, key: Key, author: Author) -> bool:
         """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""

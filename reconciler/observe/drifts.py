@@ -5,13 +5,16 @@ Invariant: pure and bounded; a drift outlives its repair, and the oldest are for
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.plan.change import Author
+from reconciler.observe.wording import SHOWN
+from reconciler.plan.change import Author, FieldDiff
+from reconciler.render.status import values_of
 
 Json = dict[str, Any]
 MOST = 10_000
@@ -26,6 +29,7 @@ class _Drift:
     at: int
     fields: tuple[str, ...]
     author: Author | None
+    differing: tuple[FieldDiff, ...] = ()
     repaired_at: int | None = None
 
 
@@ -48,10 +52,10 @@ class Drifts:
         """Not repaired yet."""
         self._fights: dict[Key, _Fight] = {}
 
-    def drifted(self, key: Key, fields: Iterable[str], author: Author | None) -> None:
+    def drifted(self, key: Key, fields: Iterable[str], author: Author | None, differing: Iterable[FieldDiff] = ()) -> None:
         """Somebody changed these fields; none: somebody deleted it."""
         self._drifts.pop(key, None)
-        self._drifts[key] = _Drift(self._now(), tuple(fields), author)
+        self._drifts[key] = _Drift(self._now(), tuple(fields), author, tuple(itertools.islice(differing, SHOWN)))
         self._open.add(key)
         if len(self._drifts) > MOST:
             oldest = next(iter(self._drifts))
@@ -92,6 +96,7 @@ class Drifts:
         return {
             "at": units.format_time(drift.at),
             "fields": list(drift.fields),
+            "changes": values_of(drift.differing),
             "client": author.client if author else None,
             "user": author.user if author else None,
             "repairedAt": None if drift.repaired_at is None else units.format_time(drift.repaired_at),

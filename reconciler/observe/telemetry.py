@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -39,8 +39,9 @@ from reconciler.observe.metrics import (
 from reconciler.observe.pools import PoolNews
 from reconciler.observe.source_news import SourceNews
 from reconciler.observe.wording import SHOWN, Fields, author_fields, change_fields, filled, problem_fields
-from reconciler.plan.change import Author, Change
+from reconciler.plan.change import Author, Change, FieldDiff
 from reconciler.render.status import Condition
+from reconciler.render.values import show
 
 _ENDED_WELL = ("success", "noop")
 _UNDER_WAY = ("running", "aborting", "journaled")
@@ -157,13 +158,14 @@ class Telemetry:
         self._log.debug("procedure.stepped", resource=str(key), step=title)
         self._tell("procedure.stepped", f"{key}: {title}", key, step=title)
 
-    def drifted(self, key: Key, fields: tuple[str, ...], author: Author | None) -> None:
+    def drifted(self, key: Key, fields: tuple[str, ...], author: Author | None, differing: Sequence[FieldDiff] = ()) -> None:
         """A resource was found changed by somebody else; told once per finding."""
         self._metrics.drift.labels(key.kind).inc()
         if author:
             self.attributed(author)
         found = {"fields": list(fields[:SHOWN]), **author_fields(author)}
-        self._log.warning("drift.detected", resource=str(key), **found)
+        values = [f"{diff.path}: {show(diff.declared)} → {show(diff.live)}" for diff in differing[:SHOWN]]
+        self._log.warning("drift.detected", resource=str(key), **found, **filled({"changes": values}))
         by = f" by {author.user or author.client}" if author and (author.user or author.client) else ""
         self._tell(
             "drift.detected", f"{key} was changed{by}: {', '.join(found['fields']) or 'it is gone'}", key, bad=True, **found

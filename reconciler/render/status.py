@@ -6,6 +6,7 @@ Invariant: what differs is never `Synced`, and what did not answer is `Unknown`,
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import API_VERSION, Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.normal import Config, digest, normal_consumer, normal_stream
-from reconciler.plan.change import Action, Cause, Change, Plan
+from reconciler.plan.change import Action, Cause, Change, FieldDiff, Plan
 from reconciler.render.phrases import headline
 from reconciler.render.values import printable
 
@@ -189,7 +190,13 @@ def _drift(change: Change | None) -> Json | None:
     if change is None or change.cause is not Cause.DRIFT:
         return None
     author = {"at": change.by.at, "client": change.by.client, "user": change.by.user} if change.by else {}
-    return {"at": None, "client": None, "user": None, **author, "fields": [diff.path for diff in change.fields]}
+    fields = [diff.path for diff in change.fields]
+    return {"at": None, "client": None, "user": None, **author, "fields": fields, "changes": values_of(change.fields)}
+
+
+def values_of(differing: Iterable[FieldDiff]) -> list[Json]:
+    """What was declared, and what somebody made of it."""
+    return [{"field": diff.path, "declared": diff.declared, "live": diff.live} for diff in differing]
 
 
 def _procedure(status: ResourceStatus) -> Json:

@@ -28,6 +28,7 @@ _STYLES = {
     Condition.UNMANAGED: "dim",
 }
 _SHOWN_PROBLEMS = 20
+_LONGEST_VALUE = 60
 
 
 def status_lines(document: Json, now: int) -> Iterator[Text]:
@@ -113,7 +114,8 @@ def _fence(fence: Json) -> Iterator[Text]:
 def _resource_line(resource: Json, width: int, now: int) -> Text:
     condition = Condition(resource["state"])
     line = Text.assemble((f"{condition.value:<11}", _STYLES[condition]), f"  {printable(resource['key']):<{width}}")
-    said = (printable(resource["message"]), _drift(resource["lastDrift"], now), _fight(resource.get("fight")))
+    drift = resource["lastDrift"]
+    said = (printable(resource["message"]), _drift(drift, now), _fight(resource.get("fight"), drift or {}))
     message = "; ".join(part for part in said if part)
     if message:
         line.append(f"  {message}", style="dim")
@@ -122,20 +124,32 @@ def _resource_line(resource: Json, width: int, now: int) -> Text:
 
 
 def _drift(drift: Json | None, now: int) -> str:
-    """`drifted 12 s ago: ackWait by nats CLI (user app), repaired`; what is read from NATS alone does not know when."""
+    """`drifted 12 s ago: ackWait 30s → 1s by nats CLI (user app), repaired`; what is read from NATS alone does not know when."""
     if not drift or not drift.get("at"):
         return ""
-    fields = ", ".join(map(printable, drift["fields"])) or "deleted"
-    user = f" (user {printable(drift['user'])})" if drift.get("user") else ""
-    author = f" by {printable(drift['client'] or '') or 'an unnamed client'}{user}" if drift.get("client") or user else ""
+    values = {one["field"]: f" {_brief(one['declared'])} → {_brief(one['live'])}" for one in drift.get("changes", ())}
+    fields = ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"]) or "deleted"
+    author = f" by {_author(drift)}" if _author(drift) else ""
     repaired = ", repaired" if drift.get("repairedAt") else ""
     return f"drifted {ago(drift['at'], now)}: {fields}{author}{repaired}"
 
 
-def _fight(fight: Json | None) -> str:
+def _brief(value: Any) -> str:  # noqa: ANN401 - any value of a field
+    text = printable(show(value))
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _author(drift: Json) -> str:
+    """Who made it; empty where nobody knows."""
+    user = f" (user {printable(drift['user'])})" if drift.get("user") else ""
+    return f"{printable(drift['client'] or '') or 'an unnamed client'}{user}" if drift.get("client") or user else ""
+
+
+def _fight(fight: Json | None, drift: Json) -> str:
     if not fight:
         return ""
-    return f"somebody sets {printable(fight['field'])} to {show(fight['value'])} again and again ({fight['times']} times)"
+    what = f"{printable(fight['field'])} to {show(fight['value'])}"
+    return f"{_author(drift) or 'somebody'} sets {what} again and again ({fight['times']} times)"
 
 
 def _procedure_line(procedure: Json, now: int) -> Text:

@@ -301,7 +301,7 @@ def test_a_drift_outlives_its_repair(board: Board, clock: Calendar) -> None:
     assert resource(board, ONE)["lastDrift"]["repairedAt"] is None
     repaired = clock.pass_seconds(1)
     board.settled(ONE)
-    expected = {"at": at, "fields": ["ackWait"], "client": "nats CLI", "user": "bob", "repairedAt": repaired}
+    expected = {"at": at, "fields": ["ackWait"], "changes": [], "client": "nats CLI", "user": "bob", "repairedAt": repaired}
     clock.pass_seconds(600)
     board.looked(DECLARED, nothing_unknown(), ())
     assert resource(board, ONE)["lastDrift"] == expected

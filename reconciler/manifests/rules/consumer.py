@@ -17,6 +17,7 @@ from reconciler.model.units import MILLISECOND, SECOND
 
 Config = Mapping[str, Any]
 
+_NO_TIME = MILLISECOND
 _MOST_COMPARED = 1000
 """Only crafted filters overlap so many others that neither contain them nor lie within them."""
 _SAMPLE = re.compile(r"[+-]?\d{1,9}%?")
@@ -41,6 +42,9 @@ def check_consumer(config: Config, at: Path = ("spec",)) -> Iterator[Finding]:
     if config.get("filter_subject") or "filter_subjects" in config:
         yield from _check_filters(config, at)
     yield from _check_start(config, at)
+    if 0 < config.get("ack_wait", 0) < _NO_TIME:
+        message = f"a message is delivered again {config['ack_wait']:,} ns after it was delivered: no worker is so quick"
+        yield warning((*at, "ackWait"), "ack-wait-short", message)
     if "backoff" in config:
         yield from _check_backoff(config, at)
     if config["ack_policy"] == "flow_control":

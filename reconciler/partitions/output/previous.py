@@ -7,6 +7,7 @@ of the table.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from reconciler.partitions.reading.inputs import NOTHING, Previous, wild_ones
 
 PLAN_DIRECTORY = "_plan"
 COLUMNS = ("subject", "worker", "weight", "unit", "family")
+_SLICE = 65536
+"""Rows."""
 ASSIGNMENT, MOVES, REPORT = "assignment.parquet", "moves.parquet", "report.json"
 
 
@@ -33,9 +36,9 @@ class RowsDigest:
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def add(self, table: pa.Table) -> None:
+    def add(self, table: pa.Table | pa.RecordBatch) -> None:
         """More of them."""
-        for batch in table.to_batches(max_chunksize=65536):
+        for batch in [table] if isinstance(table, pa.RecordBatch) else table.to_batches(max_chunksize=_SLICE):
             columns = [batch.column(name).to_pylist() for name in COLUMNS]
             lines = (
                 f"{subject}\t{worker}\t{weight}\t{unit or ''}\t{family or ''}\n"
@@ -57,20 +60,13 @@ def read_previous(output: Path, index: Index, changed: list[str]) -> Previous:
     table = None if changed else _table(output, report)
     if table is not None:
         workers = frozenset(Path(path).stem.removeprefix("w-") for path in index.files)
-        families = table.filter(pc.is_valid(table["family"])).group_by(["family", "worker"]).aggregate([])
-        worker_of = dict(zip(families["family"].to_pylist(), families["worker"].to_pylist(), strict=True))
-        return Previous(_column(table, "subject"), _column(table, "worker"), workers, filling, "table", worker_of)
+        return Previous(table.subject, table.worker, workers, filling, "table", table.families)
     listed = [_assignment(output / path, tolerant=path in changed) for path in sorted(index.files)]
     subjects = [subject for _, some in listed for subject in some]
     names = [worker for worker, some in listed for _ in some]
     workers = frozenset(worker for worker, _ in listed if worker)
     subject, worker = pa.array(subjects, pa.string()), pa.array(names, pa.string())
     return Previous(subject, worker, workers, filling, "manifests", wild_ones(subject, worker))
-
-
-def _column(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    return column if isinstance(column, pa.Array) else column.chunk(0)
 
 
 def read_report(output: Path, index: Index) -> dict[str, Any]:
@@ -83,17 +79,53 @@ def read_report(output: Path, index: Index) -> dict[str, Any]:
     return found if isinstance(digests, dict) and digests.get("files") == index.digest else {}
 
 
-def _table(output: Path, report: dict[str, Any]) -> pa.Table | None:
+@dataclass(slots=True)
+class _Table:
+    """What of the table is kept."""
+
+    subject: pa.Array
+    worker: pa.Array
+    families: dict[str, str]
+
+
+def _table(output: Path, report: dict[str, Any]) -> _Table | None:
+    """Read a slice at a time: ten million rows are two gigabytes, of which a quarter is kept."""
     path = output / PLAN_DIRECTORY / ASSIGNMENT
     if not report or not path.is_file():
         return None
     try:
-        table = pq.read_table(path, columns=[*COLUMNS])
-    except (pa.ArrowInvalid, OSError):  # damaged: a cache may be
+        found, digest = _read(path)
+    except (pa.ArrowInvalid, KeyError, OSError):  # damaged: a cache may be
         return None
-    digest = RowsDigest()
-    digest.add(table)
-    return table if digest.hexdigest() == report["digests"].get("assignment") else None
+    pa.default_memory_pool().release_unused()
+    return found if digest == report["digests"].get("assignment") else None
+
+
+def _read(path: Path) -> tuple[_Table, str]:
+    """The table, and the digest of its rows."""
+    digest, families = RowsDigest(), dict[str, str]()
+    subjects: list[pa.Array] = []
+    workers: list[pa.Array] = []
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for batch in file.iter_batches(_SLICE, columns=[*COLUMNS], use_threads=False):
+            digest.add(batch)
+            subjects.append(batch.column("subject"))
+            workers.append(batch.column("worker"))
+            families |= _families(batch)
+    return _Table(_whole(subjects), _whole(workers), families), digest.hexdigest()
+
+
+def _families(batch: pa.RecordBatch) -> dict[str, str]:
+    family = batch.column("family")
+    if family.null_count == len(family):
+        return {}
+    named = pa.Table.from_batches([batch.select(["family", "worker"])]).filter(pc.is_valid(family))
+    pairs = named.group_by(["family", "worker"]).aggregate([])
+    return dict(zip(pairs["family"].to_pylist(), pairs["worker"].to_pylist(), strict=True))
+
+
+def _whole(parts: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
 def _assignment(path: Path, *, tolerant: bool) -> tuple[str, list[str]]:

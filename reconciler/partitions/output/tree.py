@@ -117,10 +117,14 @@ def _build(target: Path, scratch: Path, files: Mapping[str, bytes], gone: Collec
 
 
 def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _link_all(source: Path, destination: Path, leave_out: Collection[str], below: str = "") -> None:

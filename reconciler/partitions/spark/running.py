@@ -84,6 +84,7 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
     earlier, gone = _earlier(source.spark, workers, previous)
     families_before = previous if previous.families else None
     del previous  # Spark has its rows now
+    pa.default_memory_pool().release_unused()
     frame = source.open("partitions", spec.partitions)
     columns = tuple(column for column in frame.columns if column != BROKEN)
     used = used_columns(TableFiles(plan, "partitions", spec.partitions, (), columns), spec)

@@ -69,12 +69,9 @@ def on_spark(scratch: Path, sizes: tuple[tuple[int, int], ...], rounds: int) -> 
         yield from _session(here, name, rounds, limited=partitions >= LIMITED_AT)
         if partitions == sizes[0][0]:
             tell("writing the manifests of a plan made by Spark")
-            yield manifests(
-                here / "manifests",
-                f"{partitions:,} partitions planned by Spark",
-                Planned(_rows(here, around), partial(_rows, here, around), around),
-                rounds,
-            )
+            rows = _rows(here, around)
+            planned = Planned(rows, partial(_in_order, rows), around)
+            yield manifests(here / "manifests", f"{partitions:,} partitions planned by Spark", planned, rounds)
         tell(f"planning {name} with Spark by the command")
         yield from _command(here, name)
 
@@ -157,11 +154,16 @@ def _quality(part: dict[str, Any], name: str) -> Iterator[Measure]:
 
 
 def _rows(directory: Path, around: Workers) -> pa.Table:
-    """A plan as Spark has written it, in the order of worker and subject."""
-    found = pq.read_table(directory / "later.parquet").sort_by([("worker", "ascending"), ("subject", "ascending")])
+    """A plan that Spark has made, in the order of its partitions."""
+    found = pq.read_table(directory / "later.parquet").sort_by("subject")
     place = pc.index_in(found.column("worker"), value_set=pa.array(around.names, pa.string()))
     columns = {name: found.column(name) for name in ("subject", "weight", "unit", "family")} | {"place": place}
     return pa.table({name: columns.get(name, pa.nulls(len(found), ROWS.field(name).type)) for name in ROWS.names}, schema=ROWS)
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """By worker and subject."""
+    return rows.take(pc.sort_indices(rows, sort_keys=[("place", "ascending"), ("subject", "ascending")]))
 
 
 def _command(directory: Path, name: str) -> Iterator[Measure]:
