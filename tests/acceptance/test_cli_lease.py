@@ -11,10 +11,13 @@ from tests.support.server.process import Server
 
 
 async def test_another_writer_is_waited_for_and_then_named(cli: Command, server: Server, catalogue: Path) -> None:
-    connection, lease = await hold(server, ttl=1.0)
+    connection, lease = await hold(server, ttl=2.0)
     async with connection:
         ended = await asyncio.to_thread(cli, "apply", "-f", catalogue, "--yes", code=3)
-        assert "elsewhere (pid 4711" in ended.err
+        waiting, refused = ended.err.splitlines()
+        assert waiting.startswith("waiting for the write lease of default, held by elsewhere (pid 4711")
+        assert refused.startswith("error: ")
+        assert "elsewhere (pid 4711" in refused
         await lease.release()
     cli("apply", "-f", catalogue, "--yes")
 

@@ -161,6 +161,7 @@ async def test_drift_is_named_in_status_and_repaired(cli: Command, catalogue: Pa
     assert document["summary"] == {**dict.fromkeys(document["summary"], 0), "Synced": 2, "OutOfSync": 1}
     (drifted,) = [entry for entry in document["resources"] if entry["state"] == "OutOfSync"]
     assert (drifted["key"], drifted["lastDrift"]["fields"]) == ("Stream/PAYMENTS", ["maxAge"])
+    assert drifted["lastDrift"]["changes"] == [{"field": "maxAge", "declared": "30d", "live": "1h"}]
     plan = cli("plan", "-f", catalogue, "--format", "json").json
     assert plan["changes"][0]["cause"] == "drift"
     assert plan["changes"][0]["fields"] == [{"path": "maxAge", "from": "1h", "to": "30d"}]

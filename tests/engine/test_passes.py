@@ -42,6 +42,7 @@ async def test_a_hint_repairs_what_it_is_about_and_nothing_else(bench: Bench) ->
     await bench.hint(A)
     assert [(await bench.somebody.config("S", name))["max_deliver"] for name in ("a", "b")] == [-1, 99]
     assert bench.shown(A)["lastDrift"]["fields"] == ["maxDeliver"]
+    assert bench.shown(A)["lastDrift"]["changes"] == [{"field": "maxDeliver", "declared": -1, "live": 99}]
     await bench.full()
     assert (await bench.somebody.config("S", "b"))["max_deliver"] == -1
 

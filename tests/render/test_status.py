@@ -76,6 +76,14 @@ def test_what_needs_no_change_is_what_its_manifest_wants(intent: Intent, conditi
         ),
         (drift(8000, user="app"), "drifted 2 h ago: ackWait by an unnamed client (user app)"),
         (drift(-3, fields=[]), "drifted 0 s ago: deleted"),
+        (
+            drift(5, changes=[{"field": "ackWait", "declared": "30s", "live": None}], client="x"),
+            "drifted 5 s ago: ackWait 30s → (none) by x",
+        ),
+        (
+            drift(5, changes=[{"field": "ackWait", "declared": "a" * 70, "live": 1}]),
+            f"drifted 5 s ago: ackWait {'a' * 60}… → 1",
+        ),
         ({"at": None, "fields": ["ackWait"], "client": None, "user": None}, ""),
     ],
 )
@@ -88,6 +96,10 @@ def test_a_fight_and_a_message_stand_beside_it() -> None:
         state="Error", message="no answer", lastDrift=drift(1), fight={"field": "ackWait", "value": "45s", "times": 21}
     )
     assert line.endswith("no answer; drifted 1 s ago: ackWait; somebody sets ackWait to 45s again and again (21 times)")
+    fight = {"field": "ackWait", "value": "45s", "times": 21}
+    assert "nats CLI (user bob) sets ackWait to 45s again" in line_of(
+        lastDrift=drift(1, client="nats CLI", user="bob"), fight=fight
+    )
 
 
 def test_nothing_that_comes_from_elsewhere_steers_the_terminal() -> None:
