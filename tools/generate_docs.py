@@ -170,7 +170,7 @@ def _cli_page() -> Iterator[str]:
 
 
 def _command(usage: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - typer's commands have a private type
-    arguments = [parameter.metavar or parameter.name.upper() for parameter in command.params if _is_argument(parameter)]
+    arguments = [_shown(parameter) for parameter in command.params if _is_argument(parameter)]
     yield from ("", f"## {usage}" if " " not in usage.removeprefix("reconciler ") else f"### {usage}", "", f"{command.help}")
     inner = getattr(command, "commands", {})
     if arguments:
@@ -180,6 +180,13 @@ def _command(usage: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - typer
         yield from _options(command)
     for name in sorted(inner):
         yield from _command(f"{usage} {name}", inner[name])
+
+
+def _shown(argument: Any) -> str:  # noqa: ANN401 - as above
+    name = str(argument.metavar or argument.name.upper())
+    if argument.nargs == -1:
+        return f"[{name}]..."
+    return name
 
 
 def _is_argument(parameter: Any) -> bool:  # noqa: ANN401 - as above

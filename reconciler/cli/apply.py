@@ -13,13 +13,13 @@ from reconciler.cli.applying import Task, apply_task
 from reconciler.cli.confirm import must_be_able_to_ask
 from reconciler.cli.duration import seconds
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import FENCE, FenceFlag, PlanFlags, SourceFlags, TextOrJson
+from reconciler.cli.flags import FENCE, FenceFlag, FullFlag, ManifestFlags, PlanFlags, SourceFlags, TextOrJson
 from reconciler.cli.options import flattened
 from reconciler.cli.planning import declared
 from reconciler.cli.session import Session, session_of
 from reconciler.engine import ApplyOptions, SavedPlan, load_saved, make_plan, replan
 from reconciler.errors import UsageError
-from reconciler.manifests.source import SourceFile
+from reconciler.manifests.source import STDIN, SourceFile
 
 app = typer.Typer(add_completion=False)
 
@@ -32,6 +32,7 @@ class _Manner:
     go_on: Annotated[bool, typer.Option("--continue", help="Do the rest although something is blocked")] = False
     timeout: Annotated[str, typer.Option(metavar="D", help="Longest time for everything, procedures included")] = "5m"
     fence: FenceFlag = FENCE
+    full: FullFlag = False
     format_: TextOrJson = "text"
 
 
@@ -42,18 +43,29 @@ def apply(
     source: SourceFlags,
     flags: PlanFlags,
     manner: _Manner,
-    saved: Annotated[Path | None, typer.Argument(metavar="[plan.json]", help="A plan that `plan --out` wrote")] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="plan.json|PATH", help="A plan that `plan --out` wrote, or the same as -f PATH"),
+    ] = None,
 ) -> ExitCode:
     """Make JetStream as declared, or exactly as a saved plan says."""
     session = session_of(ctx)
     options = ApplyOptions(continue_=manner.go_on, timeout=seconds("--timeout", manner.timeout))
+    saved = _saved_plan(given or [])
     if saved and (source != SourceFlags() or flags != PlanFlags()):
         msg = f"{saved} already says what to do: give either it or -f with the flags of a plan"
         raise UsageError(msg)
     must_be_able_to_ask(session, yes=manner.yes)
-    task = _of_saved(_read(saved)) if saved else _of_manifests(session, source, flags)
-    task = replace(task, fence=seconds("--fence", manner.fence))
+    manifests = ManifestFlags(files=source.files, env=source.env, paths=given or [])
+    task = _of_saved(_read(saved)) if saved else _of_manifests(session, manifests, flags)
+    task = replace(task, fence=seconds("--fence", manner.fence), full=manner.full)
     return connecting.run(session, apply_task(session, task, options, yes=manner.yes, json=manner.format_ == "json"))
+
+
+def _saved_plan(given: list[str]) -> Path | None:
+    """The one file that is no manifest."""
+    path = Path(given[0]) if len(given) == 1 and given[0] != STDIN else None
+    return None if path is None or path.is_dir() or path.suffix in (".yaml", ".yml") else path
 
 
 def _of_manifests(session: Session, source: SourceFlags, flags: PlanFlags) -> Task:

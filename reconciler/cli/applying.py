@@ -38,6 +38,8 @@ class Task:
     """Where it comes from, for whoever meets our lease."""
     fence: float = PATIENCE
     """Seconds to wait for a proof that nothing of the leader before can still land."""
+    full: bool = True
+    """Every change is shown, however many are alike."""
 
 
 async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes: bool, json: bool) -> ExitCode:
@@ -48,7 +50,7 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
         with terminal.working("looking at JetStream"):
             first = await task.plan(reader)
         if not json:
-            terminal.lines(plan_lines(first.plan))
+            terminal.lines(plan_lines(first.plan, full=task.full))
         holder = Holder(source=task.source, revision=task.desired.revision)
         ours = pen(
             apis,
@@ -60,7 +62,8 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
         )
         clock = SystemClock()
         writes = Writes(reader, ours.writer, clock, Throttle(0, clock), fence=ours.lease)
-        ports = Ports(reader, writes, ours.lease, clock, Progress(terminal, on_stdout=not json))
+        progress = Progress(terminal, on_stdout=not json)
+        ports = Ports(reader, writes, ours.lease, clock, progress)
         if not _would_write(first.plan, options):
             return _finish(session, await apply_plan(first, ports, options), json=json)
         if not yes and not await confirm(session, "Apply this plan?"):
@@ -69,21 +72,22 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
         async with taken(terminal, ours.lease):
             planned = await task.plan(reader)  # again, now that nobody else of this owner may write
             if planned.plan.fingerprint != first.plan.fingerprint:
-                _tell_of_changes(session, planned.plan, yes=yes, json=json)
+                _tell_of_changes(session, planned.plan, yes=yes, json=json, full=task.full)
             if not json:
                 terminal.lines([""])
+            progress.expects(len(planned.plan.changes))
             applied = await apply_plan(planned, ports, options)
     return _finish(session, applied, json=json)
 
 
-def _tell_of_changes(session: Session, plan: Plan, *, yes: bool, json: bool) -> None:
+def _tell_of_changes(session: Session, plan: Plan, *, yes: bool, json: bool, full: bool) -> None:
     """The plan has become another one: a person said yes to what it was, `--yes` to whatever it is."""
     message = "what is live has changed since the plan was shown"
     if not yes:
         raise Refused((f"{message}: look at it again",))
     session.terminal.warn(f"{message}; this is what is applied")
     if not json:
-        session.terminal.lines(plan_lines(plan))
+        session.terminal.lines(plan_lines(plan, full=full))
 
 
 def _would_write(plan: Plan, options: ApplyOptions) -> bool:

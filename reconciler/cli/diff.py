@@ -7,7 +7,7 @@ from rich.text import Text
 
 from reconciler.cli import connecting
 from reconciler.cli.exitcodes import DIFFERENCES, ExitCode
-from reconciler.cli.flags import PlanFlags, SourceFlags, TextOrJson
+from reconciler.cli.flags import ManifestFlags, PlanFlags, TextOrJson
 from reconciler.cli.options import flattened
 from reconciler.cli.planning import planned
 from reconciler.cli.session import session_of
@@ -20,7 +20,7 @@ _STYLES = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red",
 
 @app.command()
 @flattened
-def diff(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, format_: TextOrJson = "text") -> ExitCode:
+def diff(ctx: typer.Context, source: ManifestFlags, flags: PlanFlags, format_: TextOrJson = "text") -> ExitCode:
     """Show the plan as a unified diff of canonical YAML; exit with 1 when there are differences."""
     session = session_of(ctx)
     plan = connecting.run(session, planned(session, source, flags)).plan

@@ -29,7 +29,7 @@ def export(
     stream: Annotated[
         str | None, typer.Option(metavar="S", show_default=False, help="Only this stream and its consumers")
     ] = None,
-    format_: Annotated[Literal["yaml", "nack", "json"], typer.Option("--format", help="How to print")] = "yaml",
+    format_: Annotated[Literal["yaml", "nack", "json"], typer.Option("--format", "-o", help="How to print")] = "yaml",
 ) -> None:
     """Print what is live as manifests: the same text for the same state."""
     session = session_of(ctx)

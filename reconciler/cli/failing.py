@@ -6,6 +6,7 @@ Invariant: one clear message; a traceback only with --debug.
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 import typer
 
@@ -17,10 +18,23 @@ from reconciler.errors import InvalidInput, ReconcilerError
 
 def explain_usage(error: typer.TyperException, terminal: Terminal) -> None:
     """A command line that makes no sense."""
-    terminal.fail(error.format_message())
     context = getattr(error, "ctx", None)
+    terminal.fail(_elsewhere(error, context) or error.format_message())
     if context is not None:
         terminal.say(f"Try `{context.command_path} --help`.")
+
+
+def _elsewhere(error: typer.TyperException, context: Any) -> str:  # noqa: ANN401 - of the parser that typer brings along
+    """Where an option goes that is none of the command's, but stands before it."""
+    option = getattr(error, "option_name", "")
+    if not option or context is None or context.parent is None:
+        return ""
+    root = context.find_root()
+    before = {name for parameter in root.command.params for name in parameter.opts}
+    if option not in before:
+        return ""
+    rest = context.command_path.removeprefix(root.command_path).strip()
+    return f"{option} stands before the command: {root.command_path} {option} … {rest} …"
 
 
 def explain(error: ReconcilerError, terminal: Terminal) -> None:

@@ -5,10 +5,13 @@ Invariant: one description per flag; names, environment variables and meanings a
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import typer
+
+_FILES = "RECONCILER_FILE"
 
 
 def _nats(text: str, *names: str) -> Any:  # noqa: ANN401 - typer's own
@@ -55,12 +58,27 @@ class SourceFlags:
             "--file",
             "-f",
             metavar="PATH",
-            envvar="RECONCILER_FILE",
+            envvar=_FILES,
             show_default=False,
             help="File or directory of manifests, - for stdin; repeats",
         ),
     ] = field(default_factory=list)
     env: Annotated[str | None, typer.Option(envvar="RECONCILER_ENV", help="The environment, where manifests declare some")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFlags(SourceFlags):
+    """The same, where a path may stand without -f."""
+
+    paths: Annotated[list[str], typer.Argument(metavar="PATH", show_default=False, help="The same as -f PATH")] = field(
+        default_factory=list
+    )
+
+    def __post_init__(self) -> None:
+        """Paths that are named take the place of those of the environment."""
+        if self.paths:
+            named = [] if self.files == os.environ.get(_FILES, "").split() else self.files
+            object.__setattr__(self, "files", [*named, *self.paths])
 
 
 PolicyName = Literal["create-only", "upsert-only", "sync"]
@@ -99,7 +117,9 @@ class PlanFlags:
     ] = None
 
 
-TextOrJson = Annotated[Literal["text", "json"], typer.Option("--format", help="How to print")]
+FullFlag = Annotated[bool, typer.Option("--full", help="Show every change, also where more than 200 are alike")]
+
+TextOrJson = Annotated[Literal["text", "json"], typer.Option("--format", "-o", help="How to print")]
 
 FENCE = "30s"
 FenceFlag = Annotated[

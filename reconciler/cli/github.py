@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reconciler.cli.terminal import Terminal
@@ -24,14 +24,14 @@ def annotation(problem: Problem) -> str:
     return f"::{kind} {place}::{_data(problem.message + where)}"
 
 
-def add_summary(terminal: Terminal, markdown: str) -> None:
+def add_summary(terminal: Terminal, markdown: Callable[[], str]) -> None:
     """Append to the summary page of the step, if there is one."""
     path = terminal.environ.get(_SUMMARY)
     if not path or not in_github(terminal.environ):
         return
     try:
         with Path(path).open("a", encoding="utf-8") as summary:
-            summary.write(f"{markdown}\n")
+            summary.write(f"{markdown()}\n")
     except OSError as error:
         terminal.warn(f"the step summary cannot be written to {path}: {error.strerror}")
 

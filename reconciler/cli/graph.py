@@ -36,7 +36,7 @@ _FORMATS: dict[str, Callable[[Topology], str]] = {"mermaid": mermaid, "dot": dot
 class _Picture:
     """What is drawn, and how."""
 
-    format_: Annotated[Literal["mermaid", "dot", "svg"], typer.Option("--format", help="How to draw")] = "mermaid"
+    format_: Annotated[Literal["mermaid", "dot", "svg"], typer.Option("--format", "-o", help="How to draw")] = "mermaid"
     stream: Annotated[
         str | None,
         typer.Option(metavar="S", show_default=False, help="Only what is connected with this stream (NAME or DOMAIN:NAME)"),

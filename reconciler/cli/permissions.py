@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from reconciler.cli.connecting import settings_of
-from reconciler.cli.flags import SourceFlags
+from reconciler.cli.flags import ManifestFlags
 from reconciler.cli.loading import load
 from reconciler.cli.options import flattened
 from reconciler.cli.session import session_of
@@ -25,9 +25,9 @@ _MODE_HELP = "What the user is for; repeats: daemon does not delete what is no l
 @flattened
 def show(
     ctx: typer.Context,
-    source: SourceFlags,
+    source: ManifestFlags,
     mode: Annotated[list[Mode], typer.Option(help=_MODE_HELP)],
-    format_: Annotated[Literal["text", "conf", "json"], typer.Option("--format", help="How to print")] = "text",
+    format_: Annotated[Literal["text", "conf", "json"], typer.Option("--format", "-o", help="How to print")] = "text",
 ) -> None:
     """Show the NATS permissions these manifests need, no more and no fewer."""
     session = session_of(ctx)

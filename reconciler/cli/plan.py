@@ -10,7 +10,7 @@ import typer
 
 from reconciler.cli import connecting
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import PlanFlags, SourceFlags
+from reconciler.cli.flags import FullFlag, ManifestFlags, PlanFlags
 from reconciler.cli.github import add_summary
 from reconciler.cli.options import flattened
 from reconciler.cli.planning import planned
@@ -29,19 +29,20 @@ app = typer.Typer(add_completion=False)
 class _Result:
     """What comes of the plan."""
 
-    format_: Annotated[Literal["text", "json", "markdown"], typer.Option("--format", help="How to print")] = "text"
+    format_: Annotated[Literal["text", "json", "markdown"], typer.Option("--format", "-o", help="How to print")] = "text"
     out: Annotated[Path | None, typer.Option(help="Write the plan to a file for `apply FILE`", show_default=False)] = None
+    full: FullFlag = False
     detailed_exitcode: Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 2 when anything differs")] = False
 
 
 @app.command()
 @flattened
-def plan(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, result: _Result) -> ExitCode:
+def plan(ctx: typer.Context, source: ManifestFlags, flags: PlanFlags, result: _Result) -> ExitCode:
     """Show what apply would do, changing nothing."""
     session = session_of(ctx)
     made = connecting.run(session, planned(session, source, flags))
-    _print(session, made.plan, result.format_)
-    add_summary(session.terminal, plan_markdown(made.plan))
+    _print(session, made.plan, result)
+    add_summary(session.terminal, lambda: plan_markdown(made.plan))
     if result.out:
         _write(result.out, made)
     if made.plan.refused:
@@ -49,13 +50,13 @@ def plan(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, result: _Res
     return ExitCode.CHANGES if result.detailed_exitcode and made.plan.changes else ExitCode.OK
 
 
-def _print(session: Session, made: Plan, how: str) -> None:
-    if how == "json":
+def _print(session: Session, made: Plan, result: _Result) -> None:
+    if result.format_ == "json":
         session.terminal.json(plan_document(made))
-    elif how == "markdown":
+    elif result.format_ == "markdown":
         session.terminal.text(plan_markdown(made))
     else:
-        session.terminal.lines(plan_lines(made))
+        session.terminal.lines(plan_lines(made, full=result.full))
 
 
 def _write(path: Path, made: Planned) -> None:

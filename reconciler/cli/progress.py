@@ -10,6 +10,8 @@ from reconciler.model.identity import Key
 from reconciler.render.phrases import SYMBOLS
 from reconciler.render.values import printable
 
+_MANY = 10
+"""Changes; fewer are counted at a glance."""
 _STYLES = {Word.APPLIED: "green", Word.FAILED: "bold red", Word.SKIPPED: "yellow", Word.UNFINISHED: "yellow"}
 
 
@@ -19,6 +21,11 @@ class Progress:
     def __init__(self, terminal: Terminal, *, on_stdout: bool) -> None:
         self._terminal = terminal
         self._on_stdout = on_stdout
+        self._ended = self._of = 0
+
+    def expects(self, count: int) -> None:
+        """So many changes are to come to their end."""
+        self._of = count
 
     def stepped(self, key: Key, title: str) -> None:
         """A procedure took a step."""
@@ -27,7 +34,9 @@ class Progress:
     def finished(self, outcome: Outcome) -> None:
         """A change came to its end."""
         change = outcome.change
+        self._ended += 1
         line = Text.assemble(
+            (f"{self._ended:>{len(str(self._of))}}/{self._of} " if self._of >= _MANY else "", "dim"),
             f"{SYMBOLS[change.action]:>5} {printable(str(change.key))}  ",
             (outcome.word.value, _STYLES[outcome.word]),
             (f"  {outcome.seconds:.2f}s" if outcome.seconds else "", "dim"),

@@ -15,7 +15,7 @@ from reconciler.cli.daemon import Serving, serve
 from reconciler.cli.duration import seconds
 from reconciler.cli.embedded import DEFAULT_DATA
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import FENCE, FenceFlag, PlanFlags, SourceFlags
+from reconciler.cli.flags import FENCE, FenceFlag, ManifestFlags, PlanFlags
 from reconciler.cli.options import flattened
 from reconciler.cli.session import session_of
 from reconciler.engine import DaemonOptions
@@ -72,7 +72,7 @@ class _Manner:
 
 @app.command()
 @flattened
-def run(ctx: typer.Context, source: SourceFlags, flags: PlanFlags, manner: _Manner) -> ExitCode:
+def run(ctx: typer.Context, source: ManifestFlags, flags: PlanFlags, manner: _Manner) -> ExitCode:
     """Keep JetStream as declared: repair what others change, follow the manifests, serve status and metrics."""
     session = session_of(ctx)
     text = manner.log_format == "text" or (manner.log_format == "auto" and sys.stderr.isatty())

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.flags import SourceFlags
+from reconciler.cli.flags import ManifestFlags
 from reconciler.cli.github import in_github
 from reconciler.cli.loading import read
 from reconciler.cli.options import flattened
@@ -24,8 +24,8 @@ app = typer.Typer(add_completion=False)
 @flattened
 def validate(
     ctx: typer.Context,
-    source: SourceFlags,
-    format_: Annotated[Literal["text", "json", "github"], typer.Option("--format", help="How to print")] = "text",
+    source: ManifestFlags,
+    format_: Annotated[Literal["text", "json", "github"], typer.Option("--format", "-o", help="How to print")] = "text",
 ) -> ExitCode:
     """Check manifests without a server; every problem as file:line:column: code: message."""
     session = session_of(ctx)

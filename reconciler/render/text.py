@@ -5,7 +5,8 @@ Invariant: colour only repeats what a symbol or a word already says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from rich.text import Text
@@ -35,18 +36,28 @@ _GROUPS = {
 }
 _FIELD = 8
 """Columns before a field, so that what belongs to a change stands clear of its key."""
+_TOO_MANY = 200
+"""Changes of one sort."""
+_EXAMPLES = 3
 _LIST_TOO_LONG = 60
 _ENTRIES_TOO_LONG = 120
 
 
-def plan_lines(plan: Plan) -> Iterator[Text]:
-    """The whole plan, line by line."""
+def plan_lines(plan: Plan, *, full: bool = True) -> Iterator[Text]:
+    """The plan, line by line; the whole of it, or of very many like changes only the first."""
     yield Text(_where(plan), style="dim")
-    for group, changes in groupby(plan.changes, key=_group):
+    many = Counter() if full else _many(plan.changes)
+    left = dict.fromkeys(many, _EXAMPLES)
+    for group, changes in groupby((change for change in plan.changes if _is_shown(change, left)), key=_group):
         yield Text()
         yield Text(group, style="bold")
         for change in changes:
             yield from change_lines(change)
+    for (action, kind, *rest), count in many.items():
+        yield Text()
+        fields = f" of {', '.join(map(printable, rest))}" if rest else ""
+        what = f"{count - _EXAMPLES:,} more of {kind} like these: {action}{fields}"
+        yield Text(f"{SYMBOLS[Action(action)]:>5} {what} (shown with --full)", style=_STYLES[Action(action)])
     yield Text()
     for note in plan.notes:
         yield Text(f"Note: {printable(note)}", style="yellow")
@@ -55,6 +66,29 @@ def plan_lines(plan: Plan) -> Iterator[Text]:
     if plan.unchanged:
         yield Text(_unchanged(plan), style="dim")
     yield summary_line(plan)
+
+
+def _many(changes: Iterable[Change]) -> Counter[tuple[str, ...]]:
+    """How many there are of each sort that there are very many of."""
+    counted = Counter(sort for change in changes if (sort := _sort(change)))
+    return Counter({sort: count for sort, count in counted.items() if count > _TOO_MANY})
+
+
+def _sort(change: Change) -> tuple[str, ...]:
+    """What makes one like another; empty for one that is to be seen, whatever else there is."""
+    special = change.reasons or change.notes or change.touches or change.procedure
+    if special or change.action not in (Action.CREATE, Action.UPDATE, Action.ADOPT):
+        return ()
+    return (change.action.value, change.key.kind, *(diff.path for diff in change.fields))
+
+
+def _is_shown(change: Change, left: dict[tuple[str, ...], int]) -> bool:
+    """Whether it is not one of very many of which enough were shown; counts down."""
+    sort = _sort(change)
+    if sort not in left:
+        return True
+    left[sort] -= 1
+    return left[sort] >= 0
 
 
 def summary_line(plan: Plan) -> Text:

@@ -6,7 +6,7 @@ import dataclasses
 
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
-from reconciler.render.text import plan_lines
+from reconciler.render.text import change_lines, plan_lines
 from tests.support.values.plans import everything, plan_of
 
 
@@ -108,3 +108,37 @@ def test_changes_are_grouped_in_their_order() -> None:
     text = lines_of(dataclasses.replace(everything()))
     headings = [line for line in text if line and not line.startswith(" ")][1:-3]
     assert headings == ["Streams", "Consumers of BILLING", "Consumers of BILLING in domain leaf", "Streams"]
+
+
+def updates(count: int, *fields: str, **more: object) -> list[Change]:
+    return [
+        Change(
+            key=Key("Consumer", f"c{number:04}", f"S{number % 50:02}"),
+            action=Action.UPDATE,
+            cause=Cause.MANIFEST,
+            fields=tuple(FieldDiff(field, 1, 2) for field in fields),
+            **more,  # type: ignore[arg-type]
+        )
+        for number in range(count)
+    ]
+
+
+def test_of_very_many_that_are_alike_the_first_are_shown_and_the_rest_is_counted() -> None:
+    plan = plan_of(*sorted(updates(2000, "maxDeliver"), key=lambda change: change.key), *everything().changes)
+    text = [line.plain for line in plan_lines(plan, full=False)]
+    assert len(text) < 120
+    assert "    ~ 1,997 more of Consumer like these: update of maxDeliver (shown with --full)" in text
+    assert [line for line in text if line.startswith("Consumers of S")] == ["Consumers of S00"], "no group without its changes"
+    for line in (line.plain for change in everything().changes for line in change_lines(change)):
+        assert line in text, "what is not one of many is seen"
+    assert text[-1].startswith("Plan: 1 to create, 2001 to update")
+    assert len(lines_of(plan)) > 4000
+
+
+def test_what_is_dangerous_is_shown_however_much_there_is_of_it() -> None:
+    warned = updates(300, "maxDeliver", notes=("loses what was delivered twice",))
+    gone = [Change(key=Key("Stream", f"S{number}"), action=Action.DELETE, cause=Cause.PRUNE) for number in range(300)]
+    text = [line.plain for line in plan_lines(plan_of(*warned, *gone, *updates(200, "ackWait")), full=False)]
+    assert sum(line.startswith("    ~ ") for line in text) == 500
+    assert sum(line.startswith("    - ") for line in text) == 300
+    assert not any("--full" in line for line in text)
