@@ -97,6 +97,10 @@ class PlanFlags:
     ] = None
     prune: Annotated[bool, typer.Option("--prune", help="Delete what is no longer declared: the same as --policy sync")] = False
     adopt: Annotated[bool, typer.Option("--adopt", envvar="RECONCILER_ADOPT", help="Take over what nobody owns")] = False
+    take_from: Annotated[
+        list[str],
+        typer.Option(metavar="OWNER", show_default=False, help="Take over --target from this owner, with --adopt; repeats"),
+    ] = field(default_factory=list)
     allow: Annotated[
         list[str],
         typer.Option(

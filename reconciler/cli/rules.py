@@ -18,6 +18,9 @@ def rules_of(flags: PlanFlags, owner: str) -> Rules:
     if flags.prune and flags.policy not in (None, "sync"):
         msg = f"--prune means --policy sync, but the policy is {flags.policy}: give one of them"
         raise UsageError(msg)
+    if flags.take_from and not (flags.adopt and flags.target):
+        msg = f"--take-from {flags.take_from[0]} takes over what is named: give --adopt and a --target for each"
+        raise UsageError(msg)
     return Rules(
         owner=owner,
         policy="sync" if flags.prune else flags.policy or "upsert-only",
@@ -25,6 +28,7 @@ def rules_of(flags: PlanFlags, owner: str) -> Rules:
         allow=frozenset(_allowed(flags.allow)),
         max_change_percent=flags.max_change_percent,
         targets=frozenset(_key("--target", text) for text in flags.target),
+        take_from=frozenset(flags.take_from),
     )
 
 

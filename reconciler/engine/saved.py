@@ -96,12 +96,14 @@ def _rules_out(rules: Rules) -> Json:
     return asdict(rules) | {
         "allow": sorted([what, key] for what, key in rules.allow),
         "targets": sorted(str(key) for key in rules.targets),
+        "take_from": sorted(rules.take_from),
     }
 
 
 def _rules_in(saved: Json) -> Rules:
     allow = frozenset((what, key) for what, key in saved["allow"])
-    return Rules(**{**saved, "allow": allow, "targets": frozenset(map(Key.parse, saved["targets"]))})
+    sets = {"allow": allow, "targets": frozenset(map(Key.parse, saved["targets"]))}
+    return Rules(**{**saved, **sets, "take_from": frozenset(saved.get("take_from", ()))})
 
 
 def _desired_out(desired: Desired) -> Json:

@@ -151,6 +151,8 @@ class Rules:
     """(what, key) pairs from --allow."""
     max_change_percent: int | None = None
     targets: frozenset[Key] = frozenset()
+    take_from: frozenset[str] = frozenset()
+    """Owners from whom targets are taken over."""
 
     def allows(self, what: str, key: Key) -> bool:
         """Whether `--allow what=key` was given."""

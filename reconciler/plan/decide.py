@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
+from shlex import quote
 
 from reconciler.model.common import State
 from reconciler.model.desired import Declared
@@ -103,9 +104,8 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
     key = declared.key
     if isinstance(seen, LiveConsumer) and seen.server_made:
         return blocked(key, Cause.MANIFEST, (Reason("server-made", "the server keeps this consumer for a source or mirror"),))
-    if seen.owner and seen.owner != scene.rules.owner:
-        way_out = f"let {seen.owner!r} give it up (remove its marker), then adopt it"
-        return blocked(key, Cause.MANIFEST, (Reason("other-owner", f"it belongs to {seen.owner!r}", way_out),))
+    if seen.owner and seen.owner != scene.rules.owner and (reason := _why_not_taken(scene, key, seen)):
+        return blocked(key, Cause.MANIFEST, (reason,))
     special = seen.special or bool(declared.intent.ignore or declared.intent.pause_until) or _held(scene, key)
     if not special and seen.digest == declared.digest and seen.owner and not scene.limited(key.stream_key):
         return None
@@ -122,6 +122,18 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
     return _change(scene, difference, Action.UPDATE)
 
 
+def _why_not_taken(scene: Scene, key: Key, seen: Seen) -> Reason | None:
+    """Why what belongs to another owner stays that owner's; None where somebody takes it over by name."""
+    rules, owner = scene.rules, seen.owner
+    if not (rules.adopt and owner in rules.take_from and key in rules.targets):
+        way_out = f"let its manifests go there, then take it over: `--adopt --take-from {quote(owner)} --target {key}`"
+        return Reason("other-owner", f"it belongs to {owner!r}", way_out)
+    if seen.marker.journal is not None:
+        message = f"{owner!r} is in the middle of {seen.marker.journal.name}"
+        return Reason("other-owner", message, "take it over when that has ended")
+    return None
+
+
 def _held(scene: Scene, key: Key) -> bool:
     return key.kind == "Consumer" and journal_of(scene, key, None) is not None
 
@@ -134,7 +146,7 @@ def _half_done(scene: Scene, key: Key) -> bool:
 def _adopt(scene: Scene, difference: Difference) -> Change:
     declared = difference.declared
     change = _change(scene, difference, Action.ADOPT)
-    if not (scene.rules.adopt or declared.intent.adopt):
+    if not (scene.rules.adopt or declared.intent.adopt):  # of another owner's it was asked before
         return change.blocked(not_owned(difference.seen))
     return change
 
@@ -250,6 +262,10 @@ def _unless_allowed(scene: Scene, change: Change, found: Iterable[Reason]) -> Ch
     reasons = tuple(found)
     if scene.allows(losses.DATA_LOSS, change.key):
         return replace(change, notes=(*change.notes, *(f"allowed: {reason.message}" for reason in reasons)))
+    if change.cause is Cause.PRUNE:  # there is no manifest that could have an annotation
+        tombstone = "a tombstone (`state: absent`) with the annotation `reconciler/allow: data-loss`"
+        way_out = f"allow it by name: `--allow data-loss={change.key}`, or declare {tombstone}"
+        reasons = tuple(replace(reason, way_out=way_out) for reason in reasons)
     return change.blocked(*reasons) if reasons else change
 
 

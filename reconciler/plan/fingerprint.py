@@ -26,6 +26,7 @@ def fingerprint(rules: Rules, changes: Iterable[Change]) -> str:
         "adopt": rules.adopt,
         "allow": sorted(f"{what}={key}" for what, key in rules.allow),
         "targets": sorted(str(key) for key in rules.targets),
+        **({"take_from": sorted(rules.take_from)} if rules.take_from else {}),
     }
     rows = [[str(change.key), change.action.value, *_contents(change)] for change in changes]
     payload = canonical({"flags": flags, "changes": rows})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,36 @@ async def test_a_new_process_asks_before_it_takes_over_what_has_no_marker(cli: C
     assert await markers(wire) == ["default", "default"]
     assert (await wire.stream_info("MINE"))["config"]["max_age"] == 0
     cli("plan", "-f", file, "--detailed-exitcode")
+
+
+async def test_what_is_named_is_taken_over_from_its_owner_as_it_is(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    await made_by(wire, "somebody")
+    file = written(tmp_path, *THEIRS)
+    take = ("--adopt", "--take-from", "somebody")
+    cli("plan", "-f", file, "--take-from", "somebody", "--target", "Stream/THEIRS", code=64)
+    cli("plan", "-f", file, *take, code=64)
+    other = cli("plan", "-f", file, "--adopt", "--take-from", "else", "--target", "Stream/THEIRS", "--format", "json").json
+    assert [change["reasons"] for change in other["changes"]] == [["other-owner"]]
+    made = tmp_path / "plan.json"
+    cli("plan", "-f", file, *take, "--target", "Stream/THEIRS", "--out", made)
+    cli("apply", made, "--yes")
+    owners = [(await wire.stream_info("THEIRS"))["config"], (await wire.consumer_info("THEIRS", "c"))["config"]]
+    assert [config["metadata"]["reconciler.owner"] for config in owners] == ["default", "somebody"]
+    cli("apply", "-f", file, *take, "--target", "Consumer/THEIRS/c", "--yes")
+    assert cli("plan", "-f", file, "--format", "json").json["changes"] == []
+    theirs = cli("--owner", "somebody", "plan", "-f", file, "--format", "json").json
+    assert {code for change in theirs["changes"] for code in change["reasons"]} == {"other-owner"}
+
+
+async def test_what_its_owner_is_in_the_middle_of_is_not_taken(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    await made_by(wire, "somebody")
+    config = (await wire.consumer_info("THEIRS", "c"))["config"]
+    journal = {"name": "filter-add", "step": "move", "target": "0" * 32, "data": "{}"}
+    marked = config["metadata"] | {"reconciler.procedure": json.dumps(journal)}
+    await wire.expect(
+        "CONSUMER.CREATE.THEIRS.c", {"stream_name": "THEIRS", "config": {**config, "metadata": marked}, "action": "update"}
+    )
+    taking = ("--adopt", "--take-from", "somebody", "--target", "Consumer/THEIRS/c")
+    ended = cli("apply", "-f", written(tmp_path, *THEIRS), *taking, "--yes", code=3)
+    assert "'somebody' is in the middle of filter-add" in ended.out
+    assert "take it over when that has ended" in ended.out
