@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -22,23 +23,71 @@ from reconciler.cli.session import Session, session_of
 from reconciler.cli.watching import Manner, Sight, look
 from reconciler.engine import make_plan
 from reconciler.engine.source_once import owned, sources_now
-from reconciler.errors import AccessDenied
+from reconciler.errors import AccessDenied, ReconcilerError, UsageError
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.lease import KvLease
 from reconciler.jetstream.reader import JetStreamReader
+from reconciler.manifests.suggest import suggest
 from reconciler.model.desired import Desired
+from reconciler.model.identity import KINDS, Key
 from reconciler.model.wanted import EVERYTHING
 from reconciler.plan.change import Plan, Rules
 from reconciler.render.sources import source_row
-from reconciler.render.status import View, remembered, status_document, statuses
+from reconciler.render.status import Condition, View, remembered, status_document, statuses
 from reconciler.render.status_text import daemon_lines, status_lines
 
 app = typer.Typer(add_completion=False)
 
+Json = Mapping[str, Any]
+_STATES = [condition.value for condition in Condition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """Which resources are shown."""
+
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", show_default=False, help="Only these (e.g. Stream/ORDERS)")
+    ] = None
+    state: Annotated[
+        list[str], typer.Option(metavar="S", show_default=False, help=f"Only what is {', '.join(_STATES)}; repeats")
+    ] = field(default_factory=list)
+    kind: Annotated[list[str], typer.Option(metavar="K", show_default=False, help="Only Stream, Consumer, …; repeats")] = field(
+        default_factory=list
+    )
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what can choose nothing."""
+        for option, given, known in (("--state", self.state, _STATES), ("--kind", self.kind, KINDS)):
+            for one in given:
+                if one not in known:
+                    msg = f"{option} {one}: one of {', '.join(known)}{suggest(one, known)}"
+                    raise UsageError(msg)
+
+    def of(self, document: Json) -> dict[str, Any]:
+        """The document with these alone; raises ReconcilerError for a key that nothing is known of."""
+        if not (self.keys or self.state or self.kind):
+            return dict(document)
+        known = {row["key"] for row in document["resources"]}
+        for key in self.keys or ():
+            if key not in known:
+                msg = f"nothing is known of {key}: a key is as the status shows it{suggest(key, known)}"
+                raise ReconcilerError(msg)
+        rows = [row for row in document["resources"] if self._is_chosen(row)]
+        counts = Counter(row["state"] for row in rows)
+        return {**document, "resources": rows, "summary": {state: counts[state] for state in document["summary"]}}
+
+    def _is_chosen(self, row: Json) -> bool:
+        return (
+            (not self.keys or row["key"] in self.keys)
+            and (not self.state or row["state"] in self.state)
+            and (not self.kind or Key.parse(row["key"]).kind in self.kind)
+        )
+
 
 @app.command()
 @flattened
-def status(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags, manner: Manner) -> ExitCode:
+def status(ctx: typer.Context, choice: _Choice, source: SourceFlags, daemon: DaemonFlags, manner: Manner) -> ExitCode:
     """Show the state of every resource, read from NATS or from a running daemon.
 
     Without manifests and daemon: of everything that carries our marker, compared with what was last applied.
@@ -47,22 +96,22 @@ def status(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags, manner:
     limit = seconds("--timeout", manner.timeout)
     if asks_daemon(ctx, source, daemon):
         client = daemon.client()
-        return connecting.run(session, look(session, lambda: _told(client), manner, limit))
+        return connecting.run(session, look(session, lambda: _told(client, choice), manner, limit))
     desired = load(session, source).desired if source.files else None
     if desired is None:
         owner = session.owner(environment=source.env or "")
     else:
         owner = session.owner(desired.governance.owner, desired.environment)
-    return connecting.run(session, _read(session, _Question(session, desired, owner), manner, limit))
+    return connecting.run(session, _read(session, _Question(session, desired, owner, choice), manner, limit))
 
 
-async def _told(client: DaemonClient) -> Sight:
+async def _told(client: DaemonClient, choice: _Choice) -> Sight:
     """What the daemon says."""
-    document = await asyncio.to_thread(client.status)
+    document = choice.of(await asyncio.to_thread(client.status))
 
-    def lines() -> list[Text]:
+    def lines(before: Json | None) -> list[Text]:
         now = time.time_ns()
-        return [*daemon_lines(document, now), *status_lines(document, now)]
+        return [*(daemon_lines(document, now) if before is None else ()), *status_lines(document, now, before)]
 
     return Sight(document, lines)
 
@@ -80,6 +129,7 @@ class _Question:
     session: Session
     desired: Desired | None
     owner: str
+    choice: _Choice
 
     async def answer(self, apis: DomainApis) -> Sight:
         """What is live now."""
@@ -88,8 +138,11 @@ class _Question:
         desired = self.desired or owned(view.live, self.owner)
         found = await sources_now(JetStreamReader(apis), desired, view.live)
         document["sources"] = [source_row(one.entrance, one.history.health) for one in found if one.history.health]
+        document = self.choice.of(document)
 
-        def lines() -> list[Text]:
+        def lines(before: Json | None) -> list[Text]:
+            if before is not None:
+                return list(status_lines(document, time.time_ns(), before))
             writer = Text(f"Writer: {document['leader'] or 'nobody holds the lease'}", style="dim")
             for line in _elsewhere(view):
                 self.session.terminal.say(line)

@@ -43,8 +43,8 @@ class Sight:
     """What one look showed."""
 
     document: Json
-    lines: Callable[[], list[Text]]
-    """The same for people."""
+    lines: Callable[[Json | None], list[Text]]
+    """The same for people: all of it, or what is another than in the document that was shown before."""
 
     @property
     def settled(self) -> bool:
@@ -65,7 +65,8 @@ async def look(session: Session, seen: Callable[[], Awaitable[Sight]], manner: M
     """Looks until there is no more reason to; --wait alone prints only its last look."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + limit
-    shown, trouble = None, ""
+    shown: Sight | None = None
+    trouble = ""
     while True:
         late = manner.wait and clock() + POLL_SECONDS > deadline
         try:
@@ -80,16 +81,16 @@ async def look(session: Session, seen: Callable[[], Awaitable[Sight]], manner: M
         else:
             trouble = ""
             done = sight.settled or late if manner.wait else not manner.watch
-            if (done or manner.watch) and sight.telling != shown:
-                _show(session, sight, manner.format_)
-                shown = sight.telling
+            if (done or manner.watch) and (shown is None or sight.telling != shown.telling):
+                _show(session, sight, manner.format_, shown)
+                shown = sight
             if done:
                 return ExitCode.FAILED if manner.wait and not sight.settled else ExitCode.OK
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _show(session: Session, sight: Sight, how: str) -> None:
+def _show(session: Session, sight: Sight, how: str, before: Sight | None) -> None:
     if how == "json":
         session.terminal.json(sight.document)
     else:
-        session.terminal.lines(sight.lines())
+        session.terminal.lines(sight.lines(before.document if before else None))

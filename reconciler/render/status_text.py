@@ -5,7 +5,7 @@ Invariant: it is made from the document alone; what came from elsewhere can neit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -27,21 +27,40 @@ _STYLES = {
     Condition.UNKNOWN: "yellow",
     Condition.UNMANAGED: "dim",
 }
+_WORST_FIRST = (
+    Condition.ERROR,
+    Condition.BLOCKED,
+    Condition.UNKNOWN,
+    Condition.OUT_OF_SYNC,
+    Condition.PROGRESSING,
+    Condition.SUSPENDED,
+    Condition.UNMANAGED,
+    Condition.SYNCED,
+)
 _SHOWN_PROBLEMS = 20
 _LONGEST_VALUE = 60
 
 
-def status_lines(document: Json, now: int) -> Iterator[Text]:
-    """A table, worst news marked, and the sum in the last line; `now` is nanoseconds since the epoch."""
-    resources = document["resources"]
+def status_lines(document: Json, now: int, before: Json | None = None) -> Iterator[Text]:
+    """A table, what is wrong first, and the sum in the last line; `now` is nanoseconds since the epoch.
+
+    With what was shown before: only what is another by now.
+    """
+    resources, sources, pools = (_news(document, before, part) for part in ("resources", "sources", "pools"))
     width = max((len(printable(resource["key"])) for resource in resources), default=0)
-    for resource in resources:
+    for resource in sorted(resources, key=lambda resource: _WORST_FIRST.index(Condition(resource["state"]))):
         yield _resource_line(resource, width, now)
-    yield from source_lines(document.get("sources", ()), now)
-    yield from pool_lines(document.get("pools", ()), now)
+    yield from source_lines(sources, now)
+    yield from pool_lines(pools, now)
     yield Text()
     counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
     yield Text(f"Status: {counts or 'nothing declared'}")
+
+
+def _news(document: Json, before: Json | None, part: str) -> Sequence[Json]:
+    rows: Sequence[Json] = document.get(part, ())
+    known = list(before.get(part, ())) if before else []
+    return [row for row in rows if row not in known] if known else rows
 
 
 def daemon_lines(document: Json, now: int) -> Iterator[Text]:

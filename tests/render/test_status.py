@@ -109,3 +109,23 @@ def test_nothing_that_comes_from_elsewhere_steers_the_terminal() -> None:
     assert line.isprintable()
     listed = {"procedures": [{"key": evil, "message": evil, "state": "running", "since": None}]}
     assert all(line.plain.isprintable() for line in procedure_lines(listed, NOW))
+
+
+def rows(**states: str) -> list[dict[str, Any]]:
+    return [
+        {"key": f"Stream/{name}", "state": state, "message": "", "since": None, "lastDrift": None}
+        for name, state in states.items()
+    ]
+
+
+def test_what_is_wrong_comes_first() -> None:
+    document = {"resources": rows(A="Synced", B="Blocked", C="Unmanaged", D="Error", E="OutOfSync"), "summary": {"Synced": 1}}
+    keys = [line.plain.split()[1] for line in status_lines(document, NOW) if line.plain.count("Stream/")]
+    assert keys == ["Stream/D", "Stream/B", "Stream/E", "Stream/C", "Stream/A"]
+
+
+def test_after_the_first_time_only_news_are_shown() -> None:
+    before = {"resources": rows(A="Synced", B="Blocked"), "summary": {"Synced": 1, "Blocked": 1}}
+    after = {"resources": rows(A="Synced", B="Synced", C="Synced"), "summary": {"Synced": 3, "Blocked": 0}}
+    shown = [line.plain.split() for line in status_lines(after, NOW, before)]
+    assert shown == [["Synced", "Stream/B"], ["Synced", "Stream/C"], [], ["Status:", "3", "Synced"]]
