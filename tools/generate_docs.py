@@ -23,7 +23,7 @@ from reconciler.manifests.loader import Loader
 from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
 from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
-from reconciler.plan.display import spec_model, yaml_path
+from reconciler.plan.display import yaml_path
 from reconciler.plan.hazards import HAZARDS
 from reconciler.render.graph_svg import svg
 from tools.chart_readme import CHART, readme
@@ -92,7 +92,7 @@ def _fields_page() -> Iterator[str]:
         yield from (f"### {kind}s", "", "| field | touches | blocked as |", "|---|---|---|")
         for name, hazard in hazards.items():
             code = f"`{hazard.code}`" if hazard.code else ""
-            yield f"| `{yaml_path(spec_model(kind), name)}` | {hazard.says} | {code} |"
+            yield f"| `{yaml_path(kind, name)}` | {hazard.says} | {code} |"
         yield ""
 
 

@@ -33,7 +33,7 @@ from reconciler.engine.turns import Elsewhere, Rank, Turn, Turns
 from reconciler.errors import NatsError, NoAnswer, Rewritten, Unsettled
 from reconciler.model.identity import Key
 from reconciler.model.normal import Config
-from reconciler.plan.display import spec_model, yaml_path
+from reconciler.plan.display import yaml_path
 from reconciler.procedures.requests import (
     ConsumerInfo,
     PauseConsumer,
@@ -303,7 +303,7 @@ class Writes:
         if wanted == stored:
             return
         fields = sorted(name for name in {*wanted, *stored} if wanted.get(name) != stored.get(name))
-        names = ", ".join(yaml_path(spec_model(key.kind), name) for name in fields)
+        names = ", ".join(yaml_path(key.kind, name) for name in fields)
         msg = f"the server dropped or rewrote {names}: it does not know or not allow what was sent"
         raise Rewritten(msg)
 

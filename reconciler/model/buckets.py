@@ -20,6 +20,15 @@ from reconciler.model.units import SECOND
 _KV = Key("KeyValue", "").stream_name
 """A source may be named by its bucket or by its stream."""
 _TWO_MINUTES = 120 * SECOND
+BUCKET_WORDS: Mapping[str, str] = {
+    "max_msgs_per_subject": "history",
+    "max_age": "ttl",
+    "max_msg_size": "maxValueSize",
+    "subject_delete_marker_ttl": "limitMarkerTtl",
+}
+"""What a manifest of a bucket calls fields of its stream."""
+BUCKET_SHAPE: Mapping[str, Any] = {"discard": "new", "allow_rollup_hdrs": True, "deny_delete": True, "allow_direct": True}
+"""What makes a stream a bucket, and no manifest says."""
 
 
 class _BucketSpec(ResourceSpec):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from reconciler.model.consumer import INTERNAL_FIELDS
 from reconciler.model.fields import table
 from reconciler.model.flow import filters_of
@@ -28,15 +26,15 @@ def known_fields(key: Key) -> frozenset[str]:
     return frozenset((*table(spec_model(key.kind)), "durable", "dead_letter"))
 
 
-def _wire_path(model: type[BaseModel], path: str) -> list[str]:
+def _wire_path(kind: str, path: str) -> list[str]:
     """`spec.ignore` paths are written in YAML names; the configuration has wire names."""
     head, *rest = path.removeprefix("spec.").split(".", 1)
-    by_yaml = {column.name: wire for wire, column in table(model).items()}
+    by_yaml = {yaml_path(kind, wire): wire for wire in table(spec_model(kind))}
     return [by_yaml.get(head, head), *rest]
 
 
-def _leave_to_others(config: Config, live: Mapping[str, Any], model: type[BaseModel], path: str) -> None:
-    head, *rest = _wire_path(model, path)
+def _leave_to_others(config: Config, live: Mapping[str, Any], kind: str, path: str) -> None:
+    head, *rest = _wire_path(kind, path)
     if not rest:
         config.pop(head, None)
         if head in live:
@@ -71,7 +69,7 @@ def effective(
     if "mirror" in live and "mirror" in config and normal_source(live["mirror"]) == normal_source(config["mirror"]):
         config["mirror"] = live["mirror"]  # the server takes the same moment in another time zone for a change
     for path in ignore:
-        _leave_to_others(config, live, model, path)
+        _leave_to_others(config, live, key.kind, path)
     for row in residue:
         if row.field == SOURCES:
             config[SOURCES] = [row.live if normal_source(entry) == row.declared else entry for entry in config[SOURCES]]
@@ -106,22 +104,22 @@ DefaultsOf = Callable[[Key, Mapping[str, Any]], Mapping[str, Any]]
 
 def fields(key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any], defaults_of: DefaultsOf) -> tuple[FieldDiff, ...]:
     """The differing fields of two normal forms, in YAML terms and a stable order."""
-    model = spec_model(key.kind)
     before, after = ({**defaults_of(key, side), **side} for side in (live, wanted))
     return tuple(
-        _shown(model, name, before.get(name), after.get(name))
+        _shown(key.kind, name, before.get(name), after.get(name))
         for name in sorted({*wanted, *live})
         if before.get(name) != after.get(name)  # one may say what is the other's default
     )
 
 
-def _shown(model: type[BaseModel], name: str, live: object, declared: object) -> FieldDiff:
+def _shown(kind: str, name: str, live: object, declared: object) -> FieldDiff:
     """The two values so that they can be told apart: a deliver subject of our own making only where nothing else differs."""
+    model = spec_model(kind)
     for generated in (False, True):
         one, other = (yaml_value(model, name, value, generated=generated) for value in (live, declared))
         if one != other:
             break
-    return FieldDiff(yaml_path(model, name), one, other)
+    return FieldDiff(yaml_path(kind, name), one, other)
 
 
 def changed(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from reconciler.model.buckets import BUCKET_SHAPE, BUCKET_WORDS
 from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.fields import Unit, in_unit, table, yaml_name
 from reconciler.model.sourcing import DELIVERED
@@ -23,6 +24,7 @@ _NESTED: Mapping[str, type[BaseModel]] = {
     "external": External,
     "consumer": SourceConsumer,
 }
+_BUCKETS = ("KeyValue", "ObjectStore")
 _OURS = {"durable": "durable", "dead_letter": "deadLetter.subject"}
 
 
@@ -44,10 +46,13 @@ def yaml_value(model: type[BaseModel], wire_name: str, value: Any, *, generated:
     return in_unit(value, column.wire.unit if column else Unit.NONE)
 
 
-def yaml_path(model: type[BaseModel], wire_name: str) -> str:
-    """A field's path as it is written in a manifest; a field we do not know keeps its wire name."""
+def yaml_path(kind: str, wire_name: str) -> str:
+    """A field's path as it is written in a manifest of this kind; a field we do not know keeps its wire name."""
     if wire_name in _OURS:
         return _OURS[wire_name]
+    if kind in _BUCKETS and wire_name in BUCKET_WORDS:
+        return BUCKET_WORDS[wire_name]
+    model = spec_model(kind)
     return yaml_name(model, wire_name) if wire_name in table(model) else wire_name
 
 
@@ -57,17 +62,19 @@ def spec_model(kind: str) -> type[BaseModel]:
 
 
 def yaml_spec(kind: str, normal: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole normal form as the spec of a manifest."""
+    """A whole normal form as the spec of a manifest; what makes a bucket of a stream nobody writes down."""
     model = spec_model(kind)
     spec: dict[str, Any] = {}
     for wire_name, value in normal.items():
+        if kind in _BUCKETS and (wire_name == "subjects" or BUCKET_SHAPE.get(wire_name) == value):
+            continue
         if wire_name == "dead_letter":
             spec["deadLetter"] = {"subject": value}
         elif wire_name == "durable":
             if value is False:
                 spec["durable"] = False
         else:
-            spec[yaml_path(model, wire_name)] = yaml_value(model, wire_name, value)
+            spec[yaml_path(kind, wire_name)] = yaml_value(model, wire_name, value)
     return spec
 
 

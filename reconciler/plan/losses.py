@@ -14,7 +14,6 @@ from reconciler.model.identity import Key
 from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.normal import canonical
 from reconciler.model.sourcing import detached, origin_of
-from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Reason
 from reconciler.plan.display import in_short, yaml_path
 from reconciler.plan.scene import Scene
@@ -184,15 +183,17 @@ def shrinking_stream(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping
     for field, (measure, noun) in _COUNTED.items():
         limit = wanted.get(field)
         if limit is not None and limit < live.get(field, limit + 1) and limit < state[measure]:
-            yield _loss(key, f"{yaml_path(StreamSpec, field)} {limit:,} is below the {_count(state[measure], noun)} stored")
+            yield _loss(key, f"{yaml_path(key.kind, field)} {limit:,} is below the {_count(state[measure], noun)} stored")
     per_subject = wanted.get("max_msgs_per_subject")
     if per_subject is not None and per_subject < live.get("max_msgs_per_subject", per_subject + 1):
-        yield _loss(key, f"maxMsgsPerSubject {per_subject:,} may drop some of the {_count(messages, 'message')} stored")
+        path = yaml_path(key.kind, "max_msgs_per_subject")
+        yield _loss(key, f"{path} {per_subject:,} may drop some of the {_count(messages, 'message')} stored")
     # By the server's clock, which its limits go by: ours may be behind.
     age, oldest = wanted.get("max_age"), units.parse_time(stream.info["ts"]) - units.parse_time(state["first_ts"])
     if age is not None and age < live.get("max_age", age + 1) and age < oldest:
         shown = units.format_duration(oldest // 10**9 * 10**9)
-        yield _loss(key, f"maxAge {units.format_duration(age)} is below the age of the oldest message ({shown})")
+        path = yaml_path(key.kind, "max_age")
+        yield _loss(key, f"{path} {units.format_duration(age)} is below the age of the oldest message ({shown})")
     if wanted.get("retention") == "interest" and "retention" not in live:
         yield _loss(key, f"interest retention drops those of {_count(messages, 'message')} that no consumer needs")
 

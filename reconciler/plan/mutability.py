@@ -40,10 +40,9 @@ def immutable_reasons(
     key: Key, names: frozenset[str], wanted: Mapping[str, Any], live: Mapping[str, Any], level: int
 ) -> tuple[Reason, ...]:
     """One reason per differing field that no update can change."""
-    model = spec_model(key.kind)
     way_out = _RECREATE if key.kind == "Consumer" else _RECREATE_STREAM
     return tuple(
-        Reason("immutable", f"{yaml_path(model, name)} cannot be changed on a live {key.kind.lower()}", way_out)
+        Reason("immutable", f"{yaml_path(key.kind, name)} cannot be changed on a live {key.kind.lower()}", way_out)
         for name in sorted(names)
         if _immutable(key, name, wanted, live, level)
     )
@@ -58,7 +57,7 @@ def one_way_reasons(
     for name in sorted(names):
         column = table(model).get(name)
         kind = column.wire.mutability if column else None
-        path = yaml_path(model, name)
+        path = yaml_path(key.kind, name)
         if kind is Mutability.ONE_WAY and not wanted.get(name):
             reasons.append(Reason("one-way", f"{path} can be set but never unset", f"declare `{path}: true` again"))
         if kind is Mutability.REMOVABLE and not wanted.get(name) and level <= 1:
@@ -76,7 +75,7 @@ def _levels(key: Key, config: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
     for name, value in config.items():
         if name in columns:
             level = max(columns[name].wire.level, _VALUE_LEVELS.get((name, value) if isinstance(value, str) else ("", ""), 0))
-            yield level, yaml_path(model, name)
+            yield level, yaml_path(key.kind, name)
     for entry in (*config.get("sources", ()), *([config["mirror"]] if "mirror" in config else ())):
         if "consumer" in entry:
             yield 4, _DURABLE_ENTRIES["sources" not in config]

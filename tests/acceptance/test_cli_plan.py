@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.account.wire import Wire
 from tests.support.daemon.command import Command
+from tests.support.values.catalogues import write
 from tests.support.values.contract import APPLIED, PLAN, STATUS, conforms
 
 DEFAULT_SET = Path(__file__).parents[2] / "manifests"
@@ -308,3 +309,21 @@ def _on_a_terminal(
 def _own_terminal() -> None:
     """So that Ctrl-C typed there reaches the child as a signal."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+async def test_buckets_speak_the_words_of_their_manifests(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    def declared(**spec: object) -> Path:
+        return write(tmp_path / "bucket.yaml", [{"kind": "KeyValue", "metadata": {"name": "b"}, "spec": {"history": 3, **spec}}])
+
+    made = cli("plan", declared()).out
+    assert "        history: 3\n" in made
+    assert "subjects" not in made, "what makes a bucket of a stream"
+    cli("apply", declared(), "--yes")
+    assert "ttl: 0s → 1h" in cli("plan", declared(ttl="1h")).out
+    config = (await wire.stream_info("KV_b"))["config"]
+    await wire.expect("STREAM.UPDATE.KV_b", config | {"max_msgs_per_subject": 9, "max_age": 3600 * 10**9, "deny_delete": True})
+    fields = cli("plan", declared(), "-o", "json").json["changes"][0]["fields"]
+    assert {field["path"] for field in fields} == {"history", "ttl"}
+    assert cli("plan", declared(ignore=["history", "ttl"]), "-o", "json").json["changes"] == []
+    await wire.expect("STREAM.UPDATE.KV_b", config | {"discard": "old"})
+    assert "discard: old → new" in cli("plan", declared()).out
