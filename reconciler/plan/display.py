@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from reconciler.model.buckets import BUCKET_SHAPE, BUCKET_WORDS
 from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.fields import Unit, in_unit, table, yaml_name
-from reconciler.model.sourcing import DELIVERED
+from reconciler.model.sourcing import DELIVERED, is_unused
 from reconciler.model.stream import ConsumerLimits, External, Placement, Republish, Source, SourceConsumer, StreamSpec, Transform
 
 _NESTED: Mapping[str, type[BaseModel]] = {
@@ -29,11 +29,13 @@ _OURS = {"durable": "durable", "dead_letter": "deadLetter.subject"}
 
 
 def yaml_value(model: type[BaseModel], wire_name: str, value: Any, *, generated: bool = False) -> Any:  # noqa: ANN401
-    """One field's value as it is written in a manifest; with `generated`, deliver subjects of our own making as well."""
+    """One field's value as it is written in a manifest; with `generated`, subjects of our own making as well."""
     nested = _NESTED.get(wire_name)
     if nested and isinstance(value, Mapping):
         if nested is SourceConsumer and not generated and (value.get("deliver_subject") or "").startswith(DELIVERED):
             return {"name": value["name"], "serverManaged": True}
+        if nested is Source and not generated:
+            value = _without_unused(value)
         known = [name for name in table(nested) if name in value]
         names = (*known, *(name for name in value if name not in known))
         return {yaml_name(nested, name): yaml_value(nested, name, value[name], generated=generated) for name in names}
@@ -44,6 +46,16 @@ def yaml_value(model: type[BaseModel], wire_name: str, value: Any, *, generated:
         return [in_unit(item, column.wire.unit if column else Unit.NONE) for item in value]
     column = table(model).get(wire_name)
     return in_unit(value, column.wire.unit if column else Unit.NONE)
+
+
+def _without_unused(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry without the subject that tells it from an earlier one, and that nobody publishes to."""
+    transforms = entry.get("subject_transforms") or []
+    used = [one for one in transforms if not is_unused(str(one.get("src", "")))]
+    if len(used) == len(transforms):
+        return entry
+    left = {name: value for name, value in entry.items() if name != "subject_transforms"}
+    return left | {"subject_transforms": used} if used else left
 
 
 def yaml_path(kind: str, wire_name: str) -> str:

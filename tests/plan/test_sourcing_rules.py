@@ -16,6 +16,7 @@ from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
 from reconciler.plan.plan import plan
 from reconciler.plan.scope import touched_by
+from reconciler.render.text import change_lines
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 
 RULES = Rules()
@@ -144,6 +145,10 @@ def test_an_entry_that_leaves_something_out_does_not_stand_for_all_of_its_origin
     state = live(stream_info(marked(origin()), messages=9, last_seq=9), stream_info(aggregate, messages=9, last_seq=9))
     change = change_of(A, wanted, state)
     assert [reason.code for reason in change.reasons] == codes if change else not codes
+    if change:
+        shown = "\n".join(line.plain for line in change_lines(change))
+        assert "sources" in shown, "the field that blocks"
+        assert "_reconciler.from" not in shown
 
 
 def test_a_durable_whose_journal_makes_no_sense_is_not_resumed() -> None:
