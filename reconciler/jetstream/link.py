@@ -38,7 +38,8 @@ class Link:
         self._on_lost = on_lost
         self._inbox = Inbox(f"{settings.inbox_prefix}.{secrets.token_hex(11)}")
         self._subscriptions: dict[Subscription | Tap, WireSubscription] = {}
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
+        """Of each family the subject that was used last."""
         self._refused: set[str] = set()
         self._client: WireClient
 
@@ -90,7 +91,7 @@ class Link:
         family = _family(subject)
         if family in self._refused:
             return False
-        self._told.add(family)
+        self._told[family] = subject
         return self._client.send(subject, payload)
 
     async def settle(self) -> None:
@@ -184,16 +185,18 @@ class Link:
     def _deny(self, violation: Violation) -> None:
         if self._inbox.deny(violation):
             return
+        denied = violation.subject  # lower-cased by nats-py: to be granted is what was said
         if violation.operation == "publish":
             family = _family(violation.subject)
             if family in self._refused:
                 return  # sent before the first refusal was known
             if family in self._told:
                 self._refused.add(family)
+                denied = self._told[family]
         for subscription in self._subscriptions:
             if violation.operation == "subscribe" and subscription.subject.lower() == violation.subject:
-                subscription.denied = True
-        log.warning("nats.permission_denied", operation=violation.operation, subject=violation.subject)
+                subscription.denied, denied = True, subscription.subject
+        log.warning("nats.permission_denied", operation=violation.operation, subject=denied)
 
 
 def _family(subject: str) -> str:

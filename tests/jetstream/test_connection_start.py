@@ -138,10 +138,14 @@ async def test_what_is_refused_once_is_not_tried_again_on_that_link(tmp_path: Pa
         async with started(server.url, user="limited", password="pw") as connection:
             with structlog.testing.capture_logs() as logs:
                 for number in range(5):
-                    assert connection.publish(f"closed.events.{number}", b"")
+                    assert connection.publish(f"closed.Events.{number}", b"")
                 await connection.flush()
-                await eventually(lambda: not connection.publish("closed.events.6", b""))
-            assert [line["event"] for line in logs] == ["nats.permission_denied"]
+                await eventually(lambda: not connection.publish("closed.Events.6", b""))
+                await connection.tap("Closed.>", lambda *_: None)
+                await eventually(lambda: len(logs) == 2)
+            assert [line["event"] for line in logs] == ["nats.permission_denied"] * 2
+            denied = [line["subject"] for line in logs]
+            assert denied == ["closed.Events.4", "Closed.>"], "to be granted as it is written, not in lower case"
             assert connection.publish("open.events", b""), "something else may be permitted"
             with pytest.raises(AccessDenied):
                 await connection.request("closed.events.7")
