@@ -17,7 +17,9 @@ from reconciler.cli.flags import FENCE, FenceFlag, FullFlag, ManifestFlags, Plan
 from reconciler.cli.options import flattened
 from reconciler.cli.planning import declared
 from reconciler.cli.session import Session, session_of
-from reconciler.engine import ApplyOptions, SavedPlan, load_saved, make_plan, replan
+from reconciler.engine.planning import make_plan
+from reconciler.engine.run_once import ApplyOptions
+from reconciler.engine.saved import SavedPlan, load_saved, replan
 from reconciler.errors import UsageError
 from reconciler.manifests.source import STDIN, SourceFile
 

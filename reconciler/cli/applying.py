@@ -16,8 +16,14 @@ from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.progress import Progress
 from reconciler.cli.session import Session
 from reconciler.cli.writing import pen, streams_of, taken, tell_fence
-from reconciler.engine import Applied, ApplyOptions, LiveReader, Planned, Ports, SystemClock, Throttle, Word, Writes, apply_plan
+from reconciler.engine.outcome import Word
+from reconciler.engine.planning import Planned
+from reconciler.engine.ports import LiveReader, Ports
+from reconciler.engine.run_once import Applied, ApplyOptions, apply_plan
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.writes import Writes
 from reconciler.errors import Refused
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.fence import PATIENCE
 from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader

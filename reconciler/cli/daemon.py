@@ -26,8 +26,12 @@ from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
 from reconciler.cli.welcome import welcome
 from reconciler.cli.writing import Pen, pen, streams_of
-from reconciler.engine import Daemon, DaemonOptions, Manifests, Neighbours, State, SystemClock, make_state, tracked_ports
+from reconciler.engine.assembly import make_state, tracked_ports
+from reconciler.engine.daemon import Daemon, Neighbours
+from reconciler.engine.declared import Manifests
+from reconciler.engine.state import DaemonOptions, State
 from reconciler.errors import Problem, UsageError
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints

@@ -11,14 +11,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler import engine
 from reconciler.cli.confirm import confirm
 from reconciler.cli.connecting import connected
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.session import Session
 from reconciler.cli.writing import pen, taken, tell_fence
-from reconciler.engine import Reply, SystemClock, Throttle, Writes, judged
+from reconciler.engine import operating
+from reconciler.engine.operating import judged
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.writes import Reply, Writes
 from reconciler.errors import LeaseHeld, Refused, Unreachable
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.holder import Holder
 from reconciler.jetstream.reader import JetStreamReader
@@ -66,7 +69,7 @@ class Operator:
         self._insists = daemon.daemon is not None
         """A daemon was named, so it is asked or nobody."""
         self._reader = JetStreamReader(apis)
-        self._operator = engine.Operator(apis, self._reader, key, owner)
+        self._operator = operating.Operator(apis, self._reader, key, owner)
         source = f"a person's command to {key}"
         ours = pen(
             apis,

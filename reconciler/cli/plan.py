@@ -15,7 +15,8 @@ from reconciler.cli.github import add_summary
 from reconciler.cli.options import flattened
 from reconciler.cli.planning import planned
 from reconciler.cli.session import Session, session_of
-from reconciler.engine import Planned, save
+from reconciler.engine.planning import Planned
+from reconciler.engine.saved import save
 from reconciler.errors import ReconcilerError
 from reconciler.plan.change import Plan
 from reconciler.render.json import plan_document

@@ -7,7 +7,7 @@ from reconciler.cli.flags import PlanFlags, SourceFlags
 from reconciler.cli.loading import load
 from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
-from reconciler.engine import Planned, make_plan
+from reconciler.engine.planning import Planned, make_plan
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from reconciler.cli.terminal import Terminal
-from reconciler.engine import Outcome, Word
+from reconciler.engine.outcome import Outcome, Word
 from reconciler.model.identity import Key
 from reconciler.render.phrases import SYMBOLS
 from reconciler.render.values import printable

@@ -18,7 +18,7 @@ from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import FENCE, FenceFlag, ManifestFlags, PlanFlags
 from reconciler.cli.options import flattened
 from reconciler.cli.session import session_of
-from reconciler.engine import DaemonOptions
+from reconciler.engine.state import DaemonOptions
 from reconciler.errors import UsageError
 from reconciler.observe import logs
 

@@ -21,7 +21,7 @@ from reconciler.cli.loading import load
 from reconciler.cli.options import flattened
 from reconciler.cli.session import Session, session_of
 from reconciler.cli.watching import Manner, Sight, look
-from reconciler.engine import make_plan
+from reconciler.engine.planning import make_plan
 from reconciler.engine.source_once import owned, sources_now
 from reconciler.errors import AccessDenied, ReconcilerError, UsageError
 from reconciler.jetstream.domains import DomainApis

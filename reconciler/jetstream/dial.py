@@ -16,10 +16,11 @@ import nats.errors
 from reconciler.errors import Unreachable
 from reconciler.jetstream.credentials import login, tls_context, wants_tls
 from reconciler.jetstream.settings import ConnectionSettings, redact
-from reconciler.jetstream.wire import WireClient
+from reconciler.jetstream.wire import WireClient, with_websockets
 
 PING_INTERVAL = 5
 """Seconds; a server that leaves two pings unanswered is given up."""
+_WEBSOCKETS = ("ws", "wss")
 _UNBOUNDED_BUFFER = 1 << 30
 _NAME_MISMATCH = frozenset({62, 64})  # host name, IP address
 _CERTIFICATE_EXPIRED = 10
@@ -42,6 +43,8 @@ async def dial(
             raise error
         await on_error(error)
 
+    if urlsplit(url).scheme in _WEBSOCKETS:
+        with_websockets()
     secure = wants_tls(settings, url)
     client = WireClient(wants_tls=secure, on_lost=on_lost)
     # Made for nothing it would cost more than all the rest; nats-py makes the same one when the server insists on TLS.

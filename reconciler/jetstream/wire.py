@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import nats.errors
+from nats.aio import transport
 from nats.aio.client import PING_PROTO, Client
 from nats.aio.subscription import Subscription as WireSubscription
 from nats.aio.transport import TcpTransport
@@ -33,6 +34,13 @@ _MOST_UNSENT = 1 << 20
 logging.getLogger("nats").addHandler(logging.NullHandler())
 # asyncio says this at the end of every connection that nats-py has upgraded to TLS.
 logging.getLogger("asyncio").addFilter(lambda record: "returning true from eof_received()" not in record.getMessage())
+
+
+def with_websockets() -> None:
+    """nats-py can open websockets from now on."""
+    import aiohttp  # noqa: PLC0415 - it takes longer to load than most commands need
+
+    transport.aiohttp = aiohttp
 
 
 class WireClient(Client):

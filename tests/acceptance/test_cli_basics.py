@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.app import run
-from reconciler.cli.commands import COMMANDS
+from reconciler.cli.commands import COMMANDS, LazyGroup
 from reconciler.cli.exitcodes import MEANINGS, ExitCode
 from reconciler.cli.terminal import Terminal
 from tests.support.daemon.command import Command
@@ -180,3 +180,23 @@ def test_every_exit_code_has_a_meaning_and_they_are_those_of_the_contract() -> N
 def test_json_is_the_only_thing_on_stdout(offline: Command, catalogue: Path) -> None:
     document = json.loads(offline("permissions", "-f", catalogue, "--mode", "read", "--format", "json").out)
     assert document["kind"] == "Permissions"
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    group = LazyGroup(name="reconciler")
+    for name, said in COMMANDS.items():
+        command = group.get_command(None, name)
+        own = " ".join((command.help or "").split("\n\n")[0].split())
+        assert own == said, name
+
+
+def test_help_loads_no_command() -> None:
+    script = (
+        "import sys; from reconciler.cli.app import run_here\n"
+        "sys.argv = ['reconciler', '--help']\n"
+        "run_here()\n"
+        "print([name for name in sys.modules if name.startswith(('nats', 'aiohttp', 'reconciler.engine', 'reconciler.cli.run'))])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "Make JetStream as declared" in shown
+    assert shown.splitlines()[-1] == "[]"

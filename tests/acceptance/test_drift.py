@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reconciler.engine import Verdict
+from reconciler.engine.outcome import Verdict
 from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.desired import Declared
 from reconciler.model.fields import table

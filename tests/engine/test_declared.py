@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import SystemClock, declared
+from reconciler.engine import declared
 from reconciler.engine.declared import Manifests
 from reconciler.errors import InvalidInput, Problem, ReconcilerError, UsageError
+from reconciler.jetstream.clock import SystemClock
 from reconciler.manifests.loader import Loaded, Loader
 from reconciler.manifests.source import SourceTree, collect
 from reconciler.model.desired import Desired

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Outcome, Verdict, Word, apply_plan
+from reconciler.engine.outcome import Outcome, Verdict, Word
+from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.errors import NoAnswer, Rewritten
 from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared

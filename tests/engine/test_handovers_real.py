@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Recollection, Verdict, Word, apply_plan, make_plan
+from reconciler.engine.memory import Recollection
+from reconciler.engine.outcome import Verdict, Word
+from reconciler.engine.planning import make_plan
+from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.errors import NoAnswer
 from reconciler.model.common import Intent
 from reconciler.plan.change import Rules

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Verdict, Word, apply_plan, load_saved, make_plan, replan, save
-from reconciler.engine.run_once import follows
+from reconciler.engine.outcome import Verdict, Word
+from reconciler.engine.planning import make_plan
+from reconciler.engine.run_once import ApplyOptions, apply_plan, follows
+from reconciler.engine.saved import load_saved, replan, save
 from reconciler.errors import InvalidInput, Refused
 from reconciler.model.common import Intent, State
 from reconciler.model.desired import Expectation

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine import ApplyOptions, Outcome, Planned, Word, apply_plan
+from reconciler.engine.outcome import Outcome, Word
+from reconciler.engine.planning import Planned
 from reconciler.engine.ports import LiveWriter
+from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared
 from reconciler.procedures.requests import Write

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import orjson
 
-from reconciler.engine import ApplyOptions, Planned, Verdict, apply_plan, make_plan
+from reconciler.engine.outcome import Verdict
+from reconciler.engine.planning import Planned, make_plan
+from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.jetstream.domains import DomainApis
 from reconciler.manifests.loader import Loader
 from reconciler.plan.change import Rules

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from reconciler.engine import make_plan
+from reconciler.engine.planning import make_plan
 from reconciler.jetstream.domains import DomainApis
 from reconciler.manifests.loader import Loader
 from reconciler.plan.change import Rules

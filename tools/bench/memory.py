@@ -14,7 +14,8 @@ from pathlib import Path
 
 import orjson
 
-from reconciler.engine import Recollection, make_plan
+from reconciler.engine.memory import Recollection
+from reconciler.engine.planning import make_plan
 from reconciler.manifests.loader import Loader
 from reconciler.plan.change import Rules
 from tools.bench.measure import Measure, rounded

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from reconciler.engine import Ports, make_plan
+from reconciler.engine.planning import make_plan
+from reconciler.engine.ports import Ports
 from reconciler.jetstream.domains import DomainApis
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Rules

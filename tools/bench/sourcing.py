@@ -19,7 +19,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reconciler.engine import ApplyOptions, SystemClock, Verdict, apply_plan, make_plan
+from reconciler.engine.outcome import Verdict
+from reconciler.engine.planning import make_plan
+from reconciler.engine.run_once import ApplyOptions, apply_plan
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
 from reconciler.manifests.loader import Loader
 from reconciler.plan.change import Rules

@@ -11,7 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.engine import Outcome, Ports, SystemClock, Throttle, Writes
+from reconciler.engine.outcome import Outcome
+from reconciler.engine.ports import Ports
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.writes import Writes
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.reader import JetStreamReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reconciler.engine import SystemClock
+from reconciler.jetstream.clock import SystemClock
 from reconciler.model import units
 from tests.support.values.build import NOW
 

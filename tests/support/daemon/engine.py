@@ -9,26 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from reconciler.engine import (
-    Applied,
-    ApplyOptions,
-    Lease,
-    LiveReader,
-    LiveWriter,
-    Observer,
-    Outcome,
-    Planned,
-    Ports,
-    SystemClock,
-    Throttle,
-    Writes,
-    apply_plan,
-    make_plan,
-)
 from reconciler.engine.judging import Given
+from reconciler.engine.outcome import Outcome
+from reconciler.engine.planning import Planned, make_plan
+from reconciler.engine.ports import Lease, LiveReader, LiveWriter, Observer, Ports
 from reconciler.engine.procedures import Supervisor
-from reconciler.engine.writes import Order
+from reconciler.engine.run_once import Applied, ApplyOptions, apply_plan
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.writes import Order, Writes
 from reconciler.errors import LeaseLost
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.reader import JetStreamReader

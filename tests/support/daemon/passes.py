@@ -6,12 +6,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.engine import SystemClock
 from reconciler.engine.assembly import make_state, tracked_ports
 from reconciler.engine.declared import Manifests
 from reconciler.engine.passes import Passes
 from reconciler.engine.queue import Work
 from reconciler.engine.state import DaemonOptions, State
+from reconciler.jetstream.clock import SystemClock
 from reconciler.manifests.loader import Loaded
 from reconciler.model.identity import Key
 from reconciler.observe.board import Board, Process

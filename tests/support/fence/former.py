@@ -21,8 +21,11 @@ from typing import Any
 import orjson
 
 from reconciler.cli.writing import pen
-from reconciler.engine import Order, Rank, SystemClock, Throttle, Writes
+from reconciler.engine.throttle import Throttle
+from reconciler.engine.turns import Rank
+from reconciler.engine.writes import Order, Writes
 from reconciler.errors import ReconcilerError
+from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.holder import Holder
