@@ -23,6 +23,7 @@ KEYS = ["measure", "value", "unit", "ratio", "limit", "ok"]
 GROUPS = {
     "loading": ["loading"],
     "passes": ["no-op pass, first", "no-op pass, later", "no-op pass, requests", "memory"],
+    "commands": ["reconciler --help", "reconciler plan", "reconciler validate", "reconciler apply"],
     "creating": ["creating"],
     "writes": ["updating", "daemon latency, a commit edits", "daemon latency, a commit creates"],
     "trouble": ["daemon latency, 50 streams", "daemon, a commit a second"],

@@ -34,7 +34,7 @@ COMMANDS = {
     "version": "Show the version of reconciler and of what it stands on.",
     "completion": "Print the completion script of a shell, e.g. for `source <(reconciler completion bash)`.",
 }
-"""In the order in which help lists them, with the first sentence of each; each is a module beside this one, with its typer `app`."""
+"""In the order in which help lists them, with what each says of itself; each is a module beside this one, with its `app`."""
 
 
 class _Commands(UserDict[str, Any]):

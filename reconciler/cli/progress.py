@@ -35,19 +35,19 @@ class Progress:
         """A change came to its end."""
         change = outcome.change
         self._ended += 1
-        line = Text.assemble(
-            (f"{self._ended:>{len(str(self._of))}}/{self._of} " if self._of >= _MANY else "", "dim"),
-            f"{SYMBOLS[change.action]:>5} {printable(str(change.key))}  ",
-            (outcome.word.value, _STYLES[outcome.word]),
-            (f"  {outcome.seconds:.2f}s" if outcome.seconds else "", "dim"),
+        self._line(
+            self._terminal.assembled(
+                (f"{self._ended:>{len(str(self._of))}}/{self._of} " if self._of >= _MANY else "", "dim"),
+                (f"{SYMBOLS[change.action]:>5} {printable(str(change.key))}  ", ""),
+                (outcome.word.value, _STYLES[outcome.word]),
+                (f"  {outcome.seconds:.2f}s" if outcome.seconds else "", "dim"),
+                (f"  {printable(outcome.why)}" if outcome.why else "", ""),
+            )
         )
-        if outcome.why:
-            line.append(f"  {printable(outcome.why)}")
-        self._line(line)
         for note in outcome.notes:
             self._line(Text(f"      note: {printable(note)}", style="yellow"))
 
-    def _line(self, line: Text) -> None:
+    def _line(self, line: Text | str) -> None:
         if self._on_stdout:
             self._terminal.lines([line])
         else:

@@ -1,8 +1,8 @@
 """Runs every measure; one line of JSON each on stdout, progress on stderr, exit code 1 when a limit does not hold.
 
     python -m tools.bench             everything, some forty minutes
-    python -m tools.bench daemon      only these groups: loading, passes, creating, writes, trouble, listing, audit, latency,
-                                      daemon, sourcing, partitions, spark
+    python -m tools.bench daemon      only these groups: loading, passes, commands, creating, writes, trouble, listing, audit,
+                                      latency, daemon, sourcing, partitions, spark
     QUICK=1 python -m tools.bench     small sizes, where ratios still say something
     QUICK=tiny python -m tools.bench  only proves that every measure runs; nothing is judged by its speed
 
@@ -23,6 +23,7 @@ from tests.support.server.process import Server
 from tools.bench import daemon
 from tools.bench.audit import audit
 from tools.bench.big_consumers import big_consumers
+from tools.bench.commands import commands
 from tools.bench.creating import creating
 from tools.bench.daemon_trouble import SILENT, a_commit_a_second, beside_silence
 from tools.bench.loading import loading
@@ -61,6 +62,7 @@ def _all(sizes: Sizes, scratch: Path, wanted: frozenset[str] = frozenset()) -> I
     groups: dict[str, Callable[[Sizes, Path], Iterable[Measure]]] = {
         "loading": _loading,
         "passes": _passes,
+        "commands": commands,
         "creating": _creating,
         "writes": _writes,
         "trouble": _trouble,

@@ -75,7 +75,7 @@ async def _engine(apis: DomainApis, planned: Planned) -> float:
 
 async def _bare(apis: DomainApis, writes: list[CreateConsumer]) -> float:
     api = apis("")
-    bodies = {write.consumer: _body(write) for write in writes}
+    bodies = {write.consumer: body(write) for write in writes}
 
     async def send(write: CreateConsumer) -> None:
         await api.call_raw(f"CONSUMER.CREATE.{write.consumer.stream}.{write.consumer.name}", bodies[write.consumer], write=True)
@@ -83,5 +83,6 @@ async def _bare(apis: DomainApis, writes: list[CreateConsumer]) -> float:
     return await seconds(lambda: spread(send, writes, IN_FLIGHT))
 
 
-def _body(write: CreateConsumer) -> bytes:
+def body(write: CreateConsumer) -> bytes:
+    """Of the request."""
     return orjson.dumps({"stream_name": write.consumer.stream, "config": orjson.Fragment(write.config), "action": "create"})
