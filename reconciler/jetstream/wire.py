@@ -40,7 +40,7 @@ def with_websockets() -> None:
     """nats-py can open websockets from now on."""
     import aiohttp  # noqa: PLC0415 - it takes longer to load than most commands need
 
-    transport.aiohttp = aiohttp
+    transport.aiohttp = aiohttp  # type: ignore[attr-defined]
 
 
 class WireClient(Client):

@@ -189,3 +189,11 @@ async def test_a_listener_is_told_of_each_request_and_how_it_ended(server: Serve
     assert all(seconds >= 0 for seconds in took)
     assert took[4] >= 0.1
     assert sum(took) <= time.monotonic() - began, "seconds of this clock, each counted once"
+
+
+async def test_a_websocket_is_a_connection_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nats.aio.transport.aiohttp", None)  # as it is in a process that has opened none yet
+    (port,) = free_ports(1)
+    with Server(tmp_path / "s", config=f'websocket {{ listen: "127.0.0.1:{port}", no_tls: true }}'):
+        async with started(f"ws://127.0.0.1:{port}") as connection:
+            assert b"streams" in (await connection.request("$JS.API.STREAM.NAMES", b"{}")).data

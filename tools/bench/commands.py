@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from reconciler.manifests.loader import Loader
@@ -111,8 +112,8 @@ def _apply(sizes: Sizes, scratch: Path) -> Measure:
     pairs = []
     for number in range(sizes.rounds + 1):
         with _servers(scratch / f"round-{number}") as (one, other):
-            ours = _seconds(lambda url=one: _reconciler("apply", "-f", manifests, "--yes", url=url))
-            pairs.append((ours, _seconds(lambda url=other: _python(_BARE, url, requests))))
+            ours = _seconds(partial(_reconciler, "apply", "-f", manifests, "--yes", url=one))
+            pairs.append((ours, _seconds(partial(_python, _BARE, other, requests))))
     ratio = statistics.median(ours / bare for ours, bare in pairs[1:])
     return Measure(
         measure=f"reconciler apply of {sizes.creates} creations, by requests sent one behind the other",
