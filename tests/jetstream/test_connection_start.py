@@ -191,6 +191,7 @@ async def test_a_listener_is_told_of_each_request_and_how_it_ended(server: Serve
     assert sum(took) <= time.monotonic() - began, "seconds of this clock, each counted once"
 
 
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")  # of nats-py
 async def test_a_websocket_is_a_connection_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nats.aio.transport.aiohttp", None)  # as it is in a process that has opened none yet
     (port,) = free_ports(1)
