@@ -27,7 +27,7 @@ from tests.support.daemon.process import Daemon, daemon, settled
 from tests.support.server.process import Server
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "session.svg"
-_PASSWORD = "pw"  # noqa: S105 - of a server that lives for a moment
+_PASSWORD = "pw"
 _USERS = f"authorization {{ users: [ {{user: reconciler, password: {_PASSWORD}}}, {{user: alice, password: {_PASSWORD}}} ] }}"
 _MANIFEST = """apiVersion: reconciler/v1
 kind: Stream
@@ -42,7 +42,8 @@ spec: {stream: ORDERS, filterSubjects: [orders.paid], maxDeliver: 10}
 _STORED = 50
 _COLUMNS = 120
 _CELL, _LINE, _SIZE, _EDGE = 8.0, 18.0, 13.0, 18.0
-_COLOURS = {"green": "#7ee787", "yellow": "#e3b341", "red": "#ff7b72", "cyan": "#79c0ff", "magenta": "#d2a8ff"}
+_COLOURS = {1: "#ff7b72", 2: "#7ee787", 3: "#e3b341", 5: "#d2a8ff", 6: "#79c0ff"}
+"""By their number at a terminal."""
 _INK, _FAINT, _GROUND, _PROMPT = "#e6edf3", "#8b949e", "#0d1117", "#79c0ff"
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -133,7 +134,8 @@ def _spans(line: Text) -> Iterator[str]:
 
 def _look(line: Text, at: int) -> str:
     style = Style.combine([Style.parse(str(span.style)) for span in line.spans if span.start <= at < span.end] or [Style()])
-    fill = _COLOURS.get(style.color.name.removeprefix("bright_") if style.color else "", _FAINT if style.dim else "")
+    number = style.color.number if style.color else None
+    fill = _COLOURS.get(number if number is not None else -1, _FAINT if style.dim else "")
     return (f' fill="{fill}"' if fill else "") + (' font-weight="600"' if style.bold else "")
 
 
