@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": "Explain a field: what it means, its default, whether it can change, and since which server.",
     "permissions": "Show the NATS permissions these manifests need, no more and no fewer.",
     "lease": "Show or end the write lease.",
+    "disown": "Take our marks off live resources and leave them as they are: from then on they are nobody's.",
     "version": "Show the version of reconciler and of what it stands on.",
     "completion": "Print the completion script of a shell, e.g. for `source <(reconciler completion bash)`.",
 }

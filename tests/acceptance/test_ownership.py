@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from reconciler.engine.planning import make_plan
 from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Cause, Rules
+from tests.support.account.lease import hold
 from tests.support.account.wire import Json, Wire
 from tests.support.clock.until import until
 from tests.support.daemon.command import Command
@@ -247,3 +249,31 @@ async def test_what_its_owner_is_in_the_middle_of_is_not_taken(cli: Command, wir
     ended = cli("apply", "-f", written(tmp_path, *THEIRS), *taking, "--yes", code=3)
     assert "'somebody' is in the middle of filter-add" in ended.out
     assert "take it over when that has ended" in ended.out
+
+
+async def test_what_is_disowned_stays_as_it_is_and_is_nobodys(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    file = written(tmp_path, *THEIRS)
+    cli("apply", "-f", file, "--yes")
+    await wire.publish("theirs.a", 3)
+    told = cli("disown", "Stream/THEIRS", "Consumer/THEIRS/c", "Stream/NONE", "--yes", code=3)
+    assert "there is no Stream/NONE" in told.err
+    assert "Stream/THEIRS is nobody's now" in told.out
+    configs = [(await wire.stream_info("THEIRS"))["config"], (await wire.consumer_info("THEIRS", "c"))["config"]]
+    assert not any(name.startswith("reconciler.") for config in configs for name in config.get("metadata") or {})
+    assert (configs[0]["max_age"], configs[1]["ack_wait"]) == (HOUR, 7 * 10**9)
+    assert (await wire.stream_info("THEIRS"))["state"]["messages"] == 3
+    blocked = cli("plan", "-f", file, "--format", "json").json
+    assert {code for change in blocked["changes"] for code in change["reasons"]} == {"not-owned"}
+    assert "is nobody's already" in cli("disown", "Stream/THEIRS", "--yes", code=3).err
+    cli("apply", "-f", file, "--adopt", "--yes")
+    assert "belongs to 'default': give --owner" in cli("--owner", "else", "disown", "Stream/THEIRS", "--yes", code=3).err
+    cli("disown", "Stream/THEIRS", code=64)
+
+
+async def test_nothing_is_disowned_beside_a_process_that_writes(cli: Command, wire: Wire, server: Server, tmp_path: Path) -> None:
+    cli("apply", "-f", written(tmp_path, *THEIRS), "--yes")
+    connection, _ = await hold(server, ttl=1.0)
+    async with connection:
+        ended = await asyncio.to_thread(cli, "disown", "Stream/THEIRS", "--yes", code=3)
+    assert "--adopt --take-from default --target KEY" in ended.err
+    assert (await wire.stream_info("THEIRS"))["config"]["metadata"]["reconciler.owner"] == "default"
