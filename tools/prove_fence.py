@@ -48,6 +48,7 @@ from tests.support.fence.rounds import (
 )
 from tests.support.server.binaries import DEFAULT_VERSIONS
 from tests.support.server.process import Server
+from tools import ending
 
 _PATIENCE = 8.0
 """Seconds that a fence waits here for a proof: longer than short pings take, and shorter than those of a default server."""
@@ -328,4 +329,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    ending.in_order()
     sys.exit(main())

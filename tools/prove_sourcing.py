@@ -44,6 +44,7 @@ from tests.support.sources.kills import Stops, disturbed, killed_at, server_kill
 from tests.support.sources.load import RATE
 from tests.support.sources.rows import MIRRORS, RETENTIONS, ROWS, Lane, Row, lanes
 from tests.support.sources.runs import Batch, Outcome, Place, batch_of, run
+from tools import ending
 
 _SLOW = 500
 """Messages a second where many rows run side by side, since what counts there is when something dies."""
@@ -233,4 +234,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    ending.in_order()
     main()

@@ -30,6 +30,7 @@ from tests.support.daemon.inside import run_inside
 from tests.support.daemon.passes import DOCUMENTS, A, Bench
 from tests.support.server.process import Server
 from tests.support.values.catalogues import consumer, stream, write
+from tools import ending
 
 _PRODUCT = str(Path(__file__).resolve().parent.parent / "reconciler") + os.sep
 _BEFORE = {
@@ -174,4 +175,5 @@ async def _repaired(server: Server, scratch: Path) -> Walk:
 
 
 if __name__ == "__main__":
+    ending.in_order()
     main()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from reconciler.manifests.loader import Loader
 from tests.support.server.process import Server
+from tools import ending
 from tools.bench import daemon
 from tools.bench.audit import audit
 from tools.bench.big_consumers import big_consumers
@@ -198,4 +199,5 @@ async def _big_consumers(server: Server, sizes: Sizes) -> Measure:
 
 
 if __name__ == "__main__":
+    ending.in_order()
     sys.exit(main(sys.argv[1:]))
