@@ -21,7 +21,7 @@ SETTLE_SECONDS = 30.0
 _BATCH = 5000
 _READ_SECONDS = 120.0
 _GLANCE = 0.1
-_SOURCE = re.compile(rb"Nats-Stream-Source: ?\S+ (\d+)")
+_SOURCE = re.compile(rb"Nats-Stream-Source: ?(\S+) (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Held:
     id: bytes
     origin: int
     """Its sequence in the source; 0 for a message that was published to the aggregate itself, or is in a mirror."""
+    under: bytes = b""
+    """What its entry was known by when it was copied."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,18 @@ def judge(held: Iterable[Held], loads: Iterable[Sent]) -> Verdict:
         strangers=sorted(times.keys() - wanted - doubtful),
         twice=twice,
     )
+
+
+def copied_again(held: Iterable[Held], duplicates: Iterable[bytes]) -> str:
+    """Under which entries, and how far apart, what is there twice was copied: whose doing it is."""
+    wanted, places = set(duplicates), dict[bytes, list[tuple[int, bytes]]]()
+    for place, message in enumerate(held, 1):
+        if message.id in wanted:
+            places.setdefault(message.id, []).append((place, message.under))
+    ways = Counter(" then ".join(under.decode() for _, under in found) for found in places.values())
+    first = min(places.values(), default=[])
+    where = ", ".join(str(place) for place, _ in first)
+    return f"{'; '.join(f'{count} under {way}' for way, count in ways.items())}; the first at {where} of the aggregate" if first else ""
 
 
 async def held(url: str, stream: str, domain: str = "") -> list[Held]:
@@ -185,4 +199,4 @@ def _batch(connection: PlainSocket, count: int) -> list[Held]:
 
 def _held(frame: Frame) -> Held:
     source = _SOURCE.search(frame.headers)
-    return Held(frame.body, int(source[1]) if source else 0)
+    return Held(frame.body, int(source[2]), source[1]) if source else Held(frame.body, 0)

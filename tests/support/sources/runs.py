@@ -179,7 +179,10 @@ class Batch:
     async def _judge(self, lane: Lane, *, killed: bool) -> Outcome:
         sent, home = self.sent[lane], self.places[""]
         await aggregate.settled(home.wire, lane.aggregate, sum(len(each.ids()) for each in sent), ARRIVAL)
-        verdict = aggregate.judge(await aggregate.held(home.url, lane.aggregate), sent)
+        held = await aggregate.held(home.url, lane.aggregate)
+        verdict = aggregate.judge(held, sent)
+        if verdict.duplicates:
+            self.trouble.setdefault(lane, aggregate.copied_again(held, verdict.duplicates))
         stuck = revived = 0
         for domain in lane.domains if lane.retention != "limits" else ():
             left = await aggregate.stuck(self.places[domain].wire, lane.source, ARRIVAL)
