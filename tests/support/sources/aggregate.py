@@ -101,7 +101,11 @@ def copied_again(held: Iterable[Held], duplicates: Iterable[bytes]) -> str:
     ways = Counter(" then ".join(under.decode() for _, under in found) for found in places.values())
     first = min(places.values(), default=[])
     where = ", ".join(str(place) for place, _ in first)
-    return f"{'; '.join(f'{count} under {way}' for way, count in ways.items())}; the first at {where} of the aggregate" if first else ""
+    return (
+        f"{'; '.join(f'{count} under {way}' for way, count in ways.items())}; the first at {where} of the aggregate"
+        if first
+        else ""
+    )
 
 
 async def held(url: str, stream: str, domain: str = "") -> list[Held]:
