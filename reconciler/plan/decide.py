@@ -107,7 +107,7 @@ def _compare(scene: Scene, declared: Declared, seen: Seen) -> Change | None:
     if seen.owner and seen.owner != scene.rules.owner and (reason := _why_not_taken(scene, key, seen)):
         return blocked(key, Cause.MANIFEST, (reason,))
     special = seen.special or bool(declared.intent.ignore or declared.intent.pause_until) or _held(scene, key)
-    if not special and seen.digest == declared.digest and seen.owner and not scene.limited(key.stream_key):
+    if not special and seen.digest == declared.digest and seen.owner == scene.rules.owner and not scene.limited(key.stream_key):
         return None
     if damaged := damage(seen):
         return blocked(key, Cause.UNKNOWN, (damaged,))

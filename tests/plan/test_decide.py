@@ -68,6 +68,20 @@ def test_another_owner_is_never_touched_even_when_adopting() -> None:
     assert change.reasons[0].code == "other-owner"
 
 
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        (Rules(adopt=True, take_from=frozenset({"somebody"}), targets=frozenset({ORDERS.key})), Action.ADOPT),
+        (Rules(adopt=True, take_from=frozenset({"else"}), targets=frozenset({ORDERS.key})), Action.BLOCKED),
+        (Rules(take_from=frozenset({"somebody"}), targets=frozenset({ORDERS.key})), Action.BLOCKED),
+        (Rules(adopt=True, take_from=frozenset({"somebody"})), Action.BLOCKED),
+    ],
+)
+def test_only_what_is_named_is_taken_from_its_owner(rules: Rules, action: Action) -> None:
+    theirs = stream_info(marked(ORDERS, owner="somebody"))
+    assert _only(plan(desired(ORDERS), live(theirs), rules)).action is action
+
+
 def test_a_tombstone_is_no_permission_to_delete_what_belongs_to_another_owner() -> None:
     gone, theirs = stream("ORDERS", {}, Intent(state=State.ABSENT)), stream_info(marked(ORDERS, owner="somebody"))
     change = _only(plan(desired(gone), live(theirs), Rules(adopt=True)))
