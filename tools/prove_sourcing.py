@@ -9,6 +9,7 @@
 | rows | nothing: at full rate for `--seconds`, on each version |
 | cluster | the same on three servers |
 | elections | the same, while leaders of streams and durables step down every `--step-downs` seconds |
+| unchanged | nothing is changed, and leaders step down: what the servers copy again by themselves, on this machine as it is |
 | procedures | the same to filters that are added, consumers that are made anew and subjects that move |
 | kills | the daemon is killed at every write, its request lost or executed unheard |
 | restart | the server stops and starts in the middle |
@@ -93,14 +94,15 @@ class Proof:
                 async with batch_of(some, cluster.url, place / "batch") as batch:
                     await self._tell("cluster", version, batch, await run(batch, seconds=self.seconds, rate=self.rate))
 
-    async def elected(self) -> None:
-        """The group `elections`."""
+    async def elected(self, *, changing: bool = True) -> None:
+        """The groups `elections` and `unchanged`."""
         for version, some in self._packs([replace(lane, replicas=3) for lane in self._changing], self.beside):
             with _scratch() as place, Cluster(place / "cluster", version=version) as cluster:
                 async with batch_of(some, cluster.url, place / "batch") as batch:
                     unrest = Unrest(random.Random(self.seed), self.step_downs)  # noqa: S311 - variety
-                    outcomes = await elected(batch, unrest, seconds=self.seconds, rate=_SLOW)
-                    await self._tell(f"{unrest.happened} elections", version, batch, outcomes)
+                    outcomes = await elected(batch, unrest, seconds=self.seconds, rate=_SLOW, changing=changing)
+                    what = "elections" if changing else "elections, unchanged"
+                    await self._tell(f"{unrest.happened} {what}", version, batch, outcomes)
 
     async def uneasy(self) -> None:
         """The group `procedures`."""
@@ -183,17 +185,18 @@ def _scratch() -> Iterator[Path]:
 
 async def prove(proof: Proof, groups: list[str]) -> int:
     """Runs the groups; the number of lines that are not ok."""
-    everything = {
+    everything: dict[str, Callable[[], Awaitable[None]]] = {
         "rows": proof.undisturbed,
         "cluster": proof.clustered,
         "elections": proof.elected,
+        "unchanged": partial(proof.elected, changing=False),
         "procedures": proof.uneasy,
         "kills": proof.killed,
         "restart": proof.restarted,
         "leaf": proof.leaves,
         "deaths": proof.dying,
     }
-    for group in groups or everything:
+    for group in groups or [name for name in everything if name != "unchanged"]:
         await everything[group]()
     return proof.failed
 
@@ -205,7 +208,7 @@ def main() -> None:
         "groups",
         nargs="*",
         metavar="GROUP",
-        help="rows, cluster, elections, procedures, kills, restart, leaf, deaths; all of them",
+        help="rows, cluster, elections, procedures, kills, restart, leaf, deaths; all of them; or unchanged",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains it")
     parser.add_argument("--retention", action="append", choices=RETENTIONS)

@@ -46,8 +46,8 @@ def _streams(lanes: Iterable[Lane]) -> list[str]:
     return [name for lane in lanes for name in (lane.source, lane.aggregate)]
 
 
-async def elected(batch: Batch, unrest: Unrest, *, seconds: float, rate: int) -> list[Outcome]:
-    """Before, load, after, judged; leaders step down from the load on."""
+async def elected(batch: Batch, unrest: Unrest, *, seconds: float, rate: int, changing: bool = True) -> list[Outcome]:
+    """Before, load, after, judged; leaders step down from the load on. Without `changing` nothing else happens."""
     batch.declare(after=False)
     async with batch.running() as running:
         await running.until(settled)
@@ -57,9 +57,10 @@ async def elected(batch: Batch, unrest: Unrest, *, seconds: float, rate: int) ->
             stepping = asyncio.create_task(unrest.during(batch.places[""].wire, _streams(batch.lanes)))
             try:
                 await asyncio.sleep(seconds / 4)
-                since = time.monotonic()
-                await changed(batch, running)
-                await batch.migrated(running, since, _PATIENCE)
+                if changing:
+                    since = time.monotonic()
+                    await changed(batch, running)
+                    await batch.migrated(running, since, _PATIENCE)
                 await asyncio.sleep(max(1.0, seconds - (time.monotonic() - begun)))
             finally:
                 stepping.cancel()
