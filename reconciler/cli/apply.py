@@ -59,7 +59,7 @@ def apply(
         raise UsageError(msg)
     must_be_able_to_ask(session, yes=manner.yes)
     manifests = ManifestFlags(files=source.files, env=source.env, paths=given or [])
-    task = _of_saved(_read(saved)) if saved else _of_manifests(session, manifests, flags)
+    task = _of_saved(session, _read(saved)) if saved else _of_manifests(session, manifests, flags)
     task = replace(task, fence=seconds("--fence", manner.fence), full=manner.full)
     return connecting.run(session, apply_task(session, task, options, yes=manner.yes, json=manner.format_ == "json"))
 
@@ -75,7 +75,10 @@ def _of_manifests(session: Session, source: SourceFlags, flags: PlanFlags) -> Ta
     return Task(desired, rules, lambda reader: make_plan(desired, rules, reader), ", ".join(source.files))
 
 
-def _of_saved(saved: SavedPlan) -> Task:
+def _of_saved(session: Session, saved: SavedPlan) -> Task:
+    if session.owner_flag and session.owner_flag != saved.rules.owner:
+        msg = f"--owner {session.owner_flag}: this plan was made for the owner {saved.rules.owner}"
+        raise UsageError(msg)
     return Task(saved.desired, saved.rules, lambda reader: replan(saved, reader), "a saved plan")
 
 

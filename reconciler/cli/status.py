@@ -111,7 +111,9 @@ async def _told(client: DaemonClient, choice: _Choice) -> Sight:
 
     def lines(before: Json | None) -> list[Text]:
         now = time.time_ns()
-        return [*(daemon_lines(document, now) if before is None else ()), *status_lines(document, now, before)]
+        around = ("ready", "leader", "manifests", "refused", "mode", "fence")
+        again = before is None or any(document.get(part) != before.get(part) for part in around)
+        return [*(daemon_lines(document, now) if again else ()), *status_lines(document, now, before)]
 
     return Sight(document, lines)
 

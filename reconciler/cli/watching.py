@@ -84,8 +84,11 @@ async def look(session: Session, seen: Callable[[], Awaitable[Sight]], manner: M
             if (done or manner.watch) and (shown is None or sight.telling != shown.telling):
                 _show(session, sight, manner.format_, shown)
                 shown = sight
+            if done and manner.wait and not sight.settled:
+                session.terminal.fail(f"not in place after {manner.timeout}")
+                return ExitCode.FAILED
             if done:
-                return ExitCode.FAILED if manner.wait and not sight.settled else ExitCode.OK
+                return ExitCode.OK
         await asyncio.sleep(POLL_SECONDS)
 
 

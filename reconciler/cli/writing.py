@@ -64,8 +64,10 @@ async def taken(terminal: Terminal, lease: KvLease) -> AsyncIterator[KvLease]:
 async def _tell_wait(terminal: Terminal, lease: KvLease) -> None:
     await asyncio.sleep(_WITHOUT_A_WORD)
     with suppress(NatsError):
-        holder = await lease.holder_text()
-        who = f"held by {holder}" if holder else "last held by somebody who has not given it back: until nobody can hold it"
+        state = await lease.show()
+        if state is not None and state.holder.holder == lease.holder_id:
+            return  # it is ours: what it waits for is told by the fence
+        who = f"held by {state.holder}" if state else "last held by somebody who has not given it back: until nobody can hold it"
         terminal.say(f"waiting for the write lease of {lease.owner}, {who}")
 
 

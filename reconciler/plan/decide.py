@@ -126,7 +126,7 @@ def _why_not_taken(scene: Scene, key: Key, seen: Seen) -> Reason | None:
     """Why what belongs to another owner stays that owner's; None where somebody takes it over by name."""
     rules, owner = scene.rules, seen.owner
     if not (rules.adopt and owner in rules.take_from and key in rules.targets):
-        way_out = f"let its manifests go there, then take it over: `--adopt --take-from {quote(owner)} --target {key}`"
+        way_out = f"remove it here, or there and take it over: `--adopt --take-from {quote(owner)} --target {key}`"
         return Reason("other-owner", f"it belongs to {owner!r}", way_out)
     if seen.marker.journal is not None:
         message = f"{owner!r} is in the middle of {seen.marker.journal.name}"

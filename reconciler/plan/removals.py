@@ -15,6 +15,7 @@ from reconciler.model.sourcing import durable_of
 from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, Reason
 from reconciler.plan.decide import delete
+from reconciler.plan.display import in_short
 from reconciler.plan.faults import guarded
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene, Seen
@@ -61,7 +62,18 @@ def removed_streams(scene: Scene, keys: Iterable[Key]) -> Iterator[Change]:
 def _removed_stream(scene: Scene, key: Key) -> Change:
     change = delete(scene, key.resource_key, scene.live.streams[key], Cause.PRUNE)
     damaged = damage(scene.live.streams[key])
-    return change.blocked(damaged) if damaged else _protected(scene, change)
+    if damaged:
+        return change.blocked(damaged)
+    if change.action is Action.DELETE and (still := _declared_on(scene, key)):
+        way_out = "declare the stream again, or take these out of the manifests as well"
+        return change.blocked(Reason("removed-stream", f"still declared on it: {in_short(still)}", way_out))
+    return _protected(scene, change)
+
+
+def _declared_on(scene: Scene, key: Key) -> list[str]:
+    """The consumers that the manifests still want on a stream that they no longer declare."""
+    consumers = scene.desired.consumers.get(key, {})
+    return sorted(f"consumer {name}" for name, one in consumers.items() if one.intent.state is not State.ABSENT)
 
 
 def removed_consumers(scene: Scene, streams: Iterable[Key], *, prune: bool) -> Iterator[Change]:

@@ -54,7 +54,7 @@ def status_lines(document: Json, now: int, before: Json | None = None) -> Iterat
     yield from pool_lines(pools, now)
     yield Text()
     counts = ", ".join(f"{count} {name}" for name, count in document["summary"].items() if count)
-    yield Text(f"Status: {counts or 'nothing declared'}")
+    yield Text(f"Status: {counts or 'nothing to show'}")
 
 
 def _news(document: Json, before: Json | None, part: str) -> Sequence[Json]:
@@ -168,7 +168,8 @@ def _fight(fight: Json | None, drift: Json) -> str:
     if not fight:
         return ""
     what = f"{printable(fight['field'])} to {show(fight['value'])}"
-    return f"{_author(drift) or 'somebody'} sets {what} again and again ({fight['times']} times)"
+    author = _author(drift) if fight["field"] in drift.get("fields", ()) else ""  # the last drift may be another one's
+    return f"{author or 'somebody'} sets {what} again and again ({fight['times']} times)"
 
 
 def _procedure_line(procedure: Json, now: int) -> Text:

@@ -277,3 +277,19 @@ async def test_nothing_is_disowned_beside_a_process_that_writes(cli: Command, wi
         ended = await asyncio.to_thread(cli, "disown", "Stream/THEIRS", "--yes", code=3)
     assert "--adopt --take-from default --target KEY" in ended.err
     assert (await wire.stream_info("THEIRS"))["config"]["metadata"]["reconciler.owner"] == "default"
+
+
+async def test_a_stream_whose_consumers_are_declared_is_not_pruned(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    cli("apply", "-f", written(tmp_path, *MINE), "--yes")
+    alone = written(tmp_path, MINE[1])
+    ended = cli("apply", "-f", alone, "--prune", "--max-change-percent", "100", "--yes", code=3)
+    assert "removed-stream: Stream/MINE: still declared on it: consumer c" in ended.err
+    assert "take these out of the manifests as well" in ended.out
+    await wire.consumer_info("MINE", "c")
+
+
+async def test_a_saved_plan_is_of_the_owner_it_was_made_for(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    made = tmp_path / "plan.json"
+    cli("plan", "-f", written(tmp_path, *MINE), "--out", made)
+    assert "made for the owner default" in cli("--owner", "else", "apply", made, "--yes", code=64).err
+    assert "error" in await wire.call("STREAM.INFO.MINE")

@@ -171,8 +171,8 @@ def test_where_the_usual_port_is_taken_another_one_is_used_and_said(offline: Com
             text = seen(ours).decode()
             os.close(ours)
         assert "port 8080 is taken by another process" in text
-        assert "--daemon http://127.0.0.1:" in text
-        assert "--daemon http://127.0.0.1:8080" not in text
+        assert "RECONCILER_DAEMON=http://127.0.0.1:" in text
+        assert "RECONCILER_DAEMON=http://127.0.0.1:8080" not in text
         ended = offline("run", *quiet_place(offline), "--http", "127.0.0.1:8080", "--log-format", "text", code=64)
         assert "port 8080 on 127.0.0.1 is taken by another process; choose one with --http" in ended.err
 

@@ -41,7 +41,7 @@ def test_what_was_read_from_nats_is_a_table_with_its_sum() -> None:
         "Status: 2 Synced",
     ]
     nothing = status_document(View((), build.live(), plan_of()), None)
-    assert [line.plain for line in status_lines(nothing, NOW)] == ["", "Status: nothing declared"]
+    assert [line.plain for line in status_lines(nothing, NOW)] == ["", "Status: nothing to show"]
 
 
 def test_every_change_of_a_plan_is_out_of_sync_or_blocked_and_never_synced() -> None:
@@ -109,6 +109,12 @@ def test_nothing_that_comes_from_elsewhere_steers_the_terminal() -> None:
     assert line.isprintable()
     listed = {"procedures": [{"key": evil, "message": evil, "state": "running", "since": None}]}
     assert all(line.plain.isprintable() for line in procedure_lines(listed, NOW))
+
+
+def test_a_fight_is_not_blamed_on_who_made_another_drift() -> None:
+    fight = {"field": "ackWait", "value": "45s", "times": 21}
+    line = line_of(lastDrift=drift(1, client="nats CLI", fields=["maxDeliver"]), fight=fight)
+    assert "somebody sets ackWait to 45s again" in line
 
 
 def rows(**states: str) -> list[dict[str, Any]]:

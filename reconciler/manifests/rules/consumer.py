@@ -42,7 +42,7 @@ def check_consumer(config: Config, at: Path = ("spec",)) -> Iterator[Finding]:
     if config.get("filter_subject") or "filter_subjects" in config:
         yield from _check_filters(config, at)
     yield from _check_start(config, at)
-    if 0 < config.get("ack_wait", 0) < _NO_TIME:
+    if 0 < config.get("ack_wait", 0) < _NO_TIME and config["ack_policy"] != "none":
         message = f"a message is delivered again {config['ack_wait']:,} ns after it was delivered: no worker is so quick"
         yield warning((*at, "ackWait"), "ack-wait-short", message)
     if "backoff" in config:
