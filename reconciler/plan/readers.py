@@ -25,9 +25,6 @@ from reconciler.procedures.ground import durable_name
 from reconciler.procedures.requests import Copied, LastCopied, StreamInfo
 from reconciler.procedures.slots import durable_key, place_of, same_entry
 
-_SKIPS = 4
-"""Up to this API level a server takes no notice of a new stream under the old name."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
@@ -233,11 +230,11 @@ def is_mirrored(scene: Scene, reader: Reader) -> bool:
 def recreated(scene: Scene, reader: Reader) -> Reader:
     """With another durable where the origin was made anew since it was copied from.
 
-    A server up to 2.14 takes no notice of that and skips everything up to the old position, unless the entry gets an identity
-    that it does not know.
+    A server takes no notice of that and skips everything up to the old position, unless the entry gets an identity that it does
+    not know. From 2.15 on it does take notice, but not when it was started since it has copied last.
     """
     target = reader.target
-    if target is None or reader.live is None or not reader.unchanged or scene.live.server.level > _SKIPS:
+    if target is None or reader.live is None or not reader.unchanged:
         return reader
     if is_mirrored(scene, reader):
         return reader
