@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, cast
@@ -16,6 +17,7 @@ from typing import Any, cast
 import orjson
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from reconciler.errors import Refused, UsageError
 from reconciler.model import units
@@ -62,6 +64,14 @@ _PART = 1 << 16
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger(__name__)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whoever knocks here and speaks no HTTP is answered, and is no error of ours."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+logging.getLogger("aiohttp.server").addFilter(_is_news)
 
 
 class HttpServer:

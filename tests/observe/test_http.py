@@ -445,3 +445,12 @@ async def test_what_makes_no_sense_for_a_consumer_is_said(http: Client, query: s
     assert answer.status == 400
     assert said in answer.json["error"]
     assert http.daemon.asked == []
+
+
+async def test_who_speaks_no_http_is_answered_and_is_no_error_in_the_log(http: Client, caplog: pytest.LogCaptureFixture) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+    writer.write(b'CONNECT {"verbose": false}\r\nPING\r\n\r\n')
+    assert (await reader.read(65536)).startswith(b"HTTP/1.")
+    writer.close()
+    assert (await http.get("/livez")).status == 200
+    assert [record.getMessage() for record in caplog.records] == []
