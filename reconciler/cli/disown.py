@@ -14,9 +14,10 @@ from reconciler.cli.writing import pen, taken, tell_fence
 from reconciler.engine.disowning import Disowning
 from reconciler.engine.throttle import Throttle
 from reconciler.engine.writes import Writes
-from reconciler.errors import LeaseHeld, Refused, UsageError
+from reconciler.errors import LeaseHeld, NatsError, Refused, UsageError
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.holder import Holder
+from reconciler.jetstream.lease import KvLease
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.identity import Key
 
@@ -62,18 +63,27 @@ async def _disown(session: Session, owner: str, keys: list[Key], *, yes: bool) -
         if wanted and not yes and not await confirm(session, f"Give up {', '.join(str(one.key) for one in wanted)}?"):
             terminal.say("nothing was written")
             return ExitCode.FAILED
+        given_up = 0
         try:
             if wanted:
                 async with taken(terminal, ours.lease) as lease:
                     for one in wanted:
-                        await one.carry_out(writes, lease)
-                        terminal.text(
-                            f"{one.key} is nobody's now: what still declares it is blocked (not-owned) until it adopts it"
-                        )
+                        given_up += await _given_up(session, one, writes, lease)
         except LeaseHeld as held:
             way_out = f"stop that process first, or take over from the other side: `--adopt --take-from {owner} --target KEY`"
             raise LeaseHeld((*held.reasons, way_out)) from None
-    return ExitCode.OK if len(wanted) == len(keys) else ExitCode.REFUSED
+    return ExitCode.OK if given_up == len(keys) else ExitCode.REFUSED
+
+
+async def _given_up(session: Session, one: Disowning, writes: Writes, lease: KvLease) -> bool:
+    """Whether it is; what has changed since the first look, or is not taken, is said."""
+    try:
+        await one.carry_out(writes, lease)
+    except (NatsError, Refused) as error:
+        session.terminal.fail(f"{one.key}: {error}")
+        return False
+    session.terminal.text(f"{one.key} is nobody's now: what still declares it is blocked (not-owned) until it adopts it")
+    return True
 
 
 async def _looked_at(session: Session, one: Disowning) -> Disowning | None:
