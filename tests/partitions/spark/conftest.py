@@ -1,4 +1,4 @@
-"""One Spark for all tests of the planner on it, where there are Java 17 and pyspark; else they are skipped, counted and named."""
+"""A Spark for the tests of the planner on it, where there are Java 17 and pyspark; else they are skipped, counted and named."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reconciler.errors import UsageError
+from reconciler.partitions.spark.ending import ending_without_memory
 from reconciler.partitions.spark.session import need_java
 from tests.support.skipped import NO_SPARK
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+BESIDE = "test_plan_by_spark.py"
+"""Half of the time is here: a second session beside the first costs three seconds, and uses the second processor."""
 QUIET = "-XX:-UsePerfData"
 """No file in /tmp, wherever that is."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -37,13 +40,13 @@ def missing() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that share the session in one process; the others, which start processes of their own, in another."""
+    """All that share a session in one process; the others, which start processes of their own, in another."""
     lack = missing()
     for item in items:
         if HERE not in item.path.parents:
             continue
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("plans of Spark" if item.path.name == BESIDE else "spark"))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(PATIENCE))
         item.add_marker(
@@ -78,7 +81,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[1]").appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with ending_without_memory():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     gateway = session.sparkContext._gateway
     yield session

@@ -139,6 +139,7 @@ def test_units_that_fit_into_no_zone_are_refused_alike(both: Both) -> None:
     assert "4 of 6 units of 3 subjects that need a zone fit" in both.refused(code=3)
 
 
+@pytest.mark.xdist_group("spark")  # both sessions have as much to do
 def test_explain_says_the_same(both: Both, tmp_path: Path) -> None:
     desk = both.desk
     desk("--engine", "local")
