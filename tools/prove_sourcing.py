@@ -41,7 +41,7 @@ from tests.support.server.leaves import hub_and_leaves
 from tests.support.server.process import Server
 from tests.support.server.proxy import Verdict
 from tests.support.sources.elections import Unrest, elected
-from tests.support.sources.kills import Stops, disturbed, killed_at, server_killed
+from tests.support.sources.kills import Stop, Stops, disturbed, killed_at, server_killed
 from tests.support.sources.load import RATE
 from tests.support.sources.rows import MIRRORS, RETENTIONS, ROWS, Lane, Row, lanes
 from tests.support.sources.runs import Batch, Outcome, Place, batch_of, run
@@ -50,6 +50,7 @@ from tools import ending
 _SLOW = 500
 """Messages a second where many rows run side by side, since what counts there is when something dies."""
 _MOST_STEPS = 14
+_FATES = (Verdict.DROP, Verdict.MUTE)
 _SIDE_BY_SIDE = 17
 _AWAY = 20.0
 _DEATHS = 20
@@ -115,13 +116,13 @@ class Proof:
 
     async def killed(self) -> None:
         """The group `kills`."""
-        for version, some in self._packs(self._changing, _SIDE_BY_SIDE):
-            for step, fate in itertools.product(self.steps, (Verdict.DROP, Verdict.MUTE)):
-                stops = Stops(dict.fromkeys(some, step), fate)
+        for version in self.versions:
+            to_come = {lane: [Stop(*each) for each in itertools.product(self.steps, _FATES)] for lane in self._changing}
+            while some := sorted(to_come, key=lambda lane: -len(to_come[lane]))[:_SIDE_BY_SIDE]:
+                stops = Stops({lane: to_come[lane].pop(0) for lane in some})
                 doing = partial(killed_at, stops=stops, rate=_SLOW)
-                await self._on_a_server(f"killed at write {step}, {fate.value}", version, some, doing)
-                if not stops.stopped:
-                    break
+                await self._on_a_server(lambda lane, stops=stops: str(stops.at[lane]), version, some, doing)  # type: ignore[misc]
+                to_come = {lane: left for lane, left in to_come.items() if left and lane not in {*some} - stops.stopped}
 
     async def restarted(self) -> None:
         """The group `restart`."""
@@ -160,21 +161,22 @@ class Proof:
         for version, start in itertools.product(self.versions, range(0, len(everything), size)):
             yield version, everything[start : start + size]
 
-    async def _on_a_server(self, what: str, version: str, some: list[Lane], doing: Doing) -> None:
+    async def _on_a_server(self, what: str | Callable[[Lane], str], version: str, some: list[Lane], doing: Doing) -> None:
         with _scratch() as place, Server(place / "server", version=version) as server:
             async with batch_of(some, server.url, place / "batch") as batch:
                 await self._tell(what, version, batch, await doing(batch, server))
 
-    async def _tell(self, what: str, version: str, batch: Batch, outcomes: list[Outcome]) -> None:
+    async def _tell(self, what: str | Callable[[Lane], str], version: str, batch: Batch, outcomes: list[Outcome]) -> None:
         """A line for each, and one for whatever is still found to do."""
         wanted = self.rate * _NEAR if what in ("rows", "cluster") else 0
         for outcome in outcomes:
             slow = outcome.rate < wanted
             self.failed += slow or not outcome.exact
-            print(f"{version} {what}: {outcome}{' TOO SLOW to prove anything' if slow else ''}", flush=True)
+            named = what if isinstance(what, str) else what(outcome.lane)
+            print(f"{version} {named}: {outcome}{' TOO SLOW to prove anything' if slow else ''}", flush=True)
         for found in await batch.nothing_to_do():
             self.failed += 1
-            print(f"{version} {what}: FAIL {found}", flush=True)
+            print(f"{version} {what if isinstance(what, str) else 'afterwards'}: FAIL {found}", flush=True)
 
 
 @contextmanager

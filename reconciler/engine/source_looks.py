@@ -13,6 +13,7 @@ import structlog
 
 from reconciler.engine.ports import LiveReader
 from reconciler.errors import AccessDenied, NatsError
+from reconciler.model import units
 from reconciler.model.common import State
 from reconciler.model.desired import Desired
 from reconciler.model.flow import copies
@@ -21,7 +22,7 @@ from reconciler.model.marker import read_marker
 from reconciler.model.seen import mark_of
 from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, SourceHealth, SourceState, judge
 from reconciler.model.source_look import UNASKED, Answer, Entrance, Look, Position, entrances
-from reconciler.model.source_moves import Incident, leap, wants_origin
+from reconciler.model.source_moves import Incident, Trail, leap, wants_origin
 from reconciler.model.source_symptoms import found
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, LastCopied, Read, StreamInfo
@@ -101,6 +102,9 @@ class Looks:
         answers = stream.info and not durable.silence  # who is silent about the one is so about the other
         if entrance.origin and answers and (odd or wants_origin(known.history.trail, position)):
             look = replace(look, origin=await self._answer(StreamInfo(entrance.origin)))
+        if _may_be_another(known.history.trail, look):
+            copied = await self._copied(entrance)
+            look = replace(look, copied=(copied.seq, copied.time)) if copied else look
         if start := leap(known.history.trail, look):
             look = replace(look, stored_below=await self._stored_below(entrance, start))
         history, incidents = judge(look, known.history, self.patience)
@@ -108,13 +112,17 @@ class Looks:
 
     async def _stored_below(self, entrance: Entrance, below: int) -> int | None:
         """The last origin sequence before `below` that the stream has stored; None where that cannot be told."""
+        copied = await self._copied(entrance, below)
+        return copied.seq if copied and (copied.seq or copied.complete) else None
+
+    async def _copied(self, entrance: Entrance, below: int = 0) -> Copied | None:
         identity = "" if entrance.mirror else identity_of(entrance.entry)
         try:
             async with self._room, asyncio.timeout(ANSWER_SECONDS):
                 copied = await self.reader.read(LastCopied(entrance.aggregate, identity, below))
         except (TimeoutError, NatsError):
             return None
-        return copied.seq if isinstance(copied, Copied) and (copied.seq or copied.complete) else None
+        return copied if isinstance(copied, Copied) else None
 
     def _owner(self, entrance: Entrance, durable: Answer) -> str:
         """What works on it: a procedure of this process, or of another one that left its journal there."""
@@ -135,6 +143,14 @@ class Looks:
         if isinstance(fact, Absent):
             return Answer(gone=True)
         return Answer(fact) if isinstance(fact, dict) else UNASKED
+
+
+def _may_be_another(trail: Trail, look: Look) -> bool:
+    """Whether it is worth to ask what was copied before the first look: most origins are older than what copies them."""
+    origin, stream = look.origin.info, look.stream.info
+    if trail.origin_made or origin is None or stream is None or look.entrance.mirror or look.procedure:
+        return False
+    return units.parse_time(origin["created"]) > units.parse_time(stream["created"])
 
 
 def _unknown(source: Source) -> Source:

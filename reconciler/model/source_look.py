@@ -94,6 +94,8 @@ class Look:
     """Asked after the durable, so that it is not behind it."""
     stored_below: int | None = None
     """The last origin sequence stored before the place where the durable goes on; None: not asked, or nobody can tell."""
+    copied: tuple[int, str] = (0, "")
+    """The origin's sequence copied last, and when; asked at the first look at an origin that is younger than the stream."""
     procedure: str = ""
     """What owns one of the two just now."""
     level: int = 0

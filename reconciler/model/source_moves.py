@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.model import units
 from reconciler.model.flow import filters_of
 from reconciler.model.source_look import Look, Position
 
@@ -67,8 +68,8 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
     last = int(origin["state"]["last_seq"]) if origin else trail.origin_last
     if look.procedure:
         return Trail(None, "", copied or trail.copied, made, last), ()
-    if trail.origin_made and made != trail.origin_made:
-        before = max(trail.copied, trail.origin_last)
+    before = _of_another(trail, look, made)
+    if before is not None:
         skips_to = before if look.level < _HEALS else 0
         return Trail(now, now.created if now else "", 0, made, last, skips_to), (_recreated(look, made, skips_to),)
     incident = _incident(trail, look, now) if now else None
@@ -82,6 +83,14 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
         skips_to=trail.skips_to if reached <= trail.skips_to else 0,
     )
     return after, (incident,) if incident else ()
+
+
+def _of_another(trail: Trail, look: Look, made: str) -> int | None:
+    """How far the origin that was there before this one was copied; None: it is the same one, or nobody can tell."""
+    if trail.origin_made:
+        return max(trail.copied, trail.origin_last) if made != trail.origin_made else None
+    seq, at = look.copied
+    return seq if seq and made and units.parse_time(made) > units.parse_time(at) else None
 
 
 def _recreated(look: Look, made: str, skips_to: int) -> Incident:

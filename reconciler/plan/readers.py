@@ -20,7 +20,7 @@ from reconciler.model.sourcing import copied_subjects, detached, durable_of, ide
 from reconciler.plan.change import Change
 from reconciler.plan.difference import Difference, with_marker
 from reconciler.plan.scene import Scene
-from reconciler.procedures.consumer import ConsumerTarget, delivered_by
+from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, delivered_by
 from reconciler.procedures.ground import durable_name
 from reconciler.procedures.requests import Copied, LastCopied, StreamInfo
 from reconciler.procedures.slots import durable_key, place_of, same_entry
@@ -43,6 +43,10 @@ class Reader:
     """The target has no manifest of its own."""
     old: Key | None = None
     """What it reads through, or what is left of a half-done procedure."""
+    spoken: Key | None = None
+    """The durable that is declared for it; `target` stands for it under another name where the origin was made anew."""
+    anew: bool = False
+    """The origin is another stream than the one it has copied from: where `old` stands says nothing."""
 
     @property
     def old_name(self) -> str:
@@ -133,6 +137,7 @@ def _reader(scene: Scene, declared: Declared, pair: tuple[Config | None, Wanted 
         target=target,
         managed=managed,
         old=durable_key(live, stream) if live else None,
+        spoken=durable_of(wanted[1], stream.domain) if wanted else None,
     )
 
 
@@ -215,10 +220,15 @@ def is_placeholder(reader: Reader) -> bool:
 def is_kept_on(scene: Scene, reader: Reader, key: Key) -> bool:
     """Whether a managed durable is declared still; another stream gets a name once this one reads through another durable."""
     durable = scene.desired.durables.get(key)
-    if durable is None:
+    if durable is None or _stood_for(reader, key):
         return False
     freed = reader.wanted is not None and key in scene.kept_durables.get(reader.stream, ())
     return durable.aggregate.stream_key == reader.stream or not freed
+
+
+def _stood_for(reader: Reader, key: Key) -> bool:
+    """Whether the entry reads through another durable in the place of this one, whose origin was made anew."""
+    return reader.spoken == key and reader.target is not None and reader.target.key != key
 
 
 def is_mirrored(scene: Scene, reader: Reader) -> bool:
@@ -234,21 +244,38 @@ def recreated(scene: Scene, reader: Reader) -> Reader:
     not know. From 2.15 on it does take notice, but not when it was started since it has copied last.
     """
     target = reader.target
-    if target is None or reader.live is None or not reader.unchanged:
+    renamed = reader.old_name and reader.new_name and reader.old_name != reader.new_name
+    read = reader.old if renamed else target.key if target else None
+    if target is None or read is None or reader.live is None or not (reader.unchanged or renamed):
         return reader
-    if is_mirrored(scene, reader):
+    if is_mirrored(scene, reader) or scene.live.why_unknown(read):
         return reader
-    if scene.live.consumer(target.key) is not None or scene.live.why_unknown(target.key):
-        return reader  # it would have gone with its stream
+    there = scene.live.consumer(read) is not None  # then somebody has made it, for it went with its stream
+    if there and not ((renamed or reader.managed) and _may_be_anew(scene, reader.stream, read)):
+        return reader
     # Asked anew: what was seen of the origin may be from before the last messages.
     copied = scene.ask(LastCopied(reader.stream, identity_of(reader.live)), reader.stream)
     info = scene.ask(StreamInfo(target.key.stream_key), reader.stream)
     if not isinstance(copied, Copied) or not copied.seq or not isinstance(info, dict):
         return reader
-    if copied.seq <= info["state"]["last_seq"] and units.parse_time(info["created"]) <= units.parse_time(copied.time):
+    younger = units.parse_time(info["created"]) > units.parse_time(copied.time)
+    if not younger and (there or copied.seq <= info["state"]["last_seq"]):
         return reader
+    if renamed:
+        return replace(reader, old=read if there else None, anew=True)
     name = f"{target.key.name}-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
     key = target.key._replace(name=name)
     wire = with_marker(key, {**target.wire, "name": name, "durable_name": name}, target.marker)
     wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
-    return replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted, old=None)
+    another = replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted)
+    return replace(another, old=read if there else None, anew=there)
+
+
+def _may_be_anew(scene: Scene, aggregate: Key, durable: Key) -> bool:
+    """Whether it is worth to ask: most origins are older than what copies them."""
+    seen, origin, stream = scene.live.consumer(durable), scene.live.stream(durable), scene.live.streams.get(aggregate)
+    if seen is None or origin is None or stream is None or not scene.ours(durable, seen):
+        return False
+    consumer = ConsumerSeen(seen.info)
+    idle = consumer.journal is None and not consumer.left_paused
+    return idle and units.parse_time(origin.info["created"]) > units.parse_time(stream.info["created"])

@@ -44,7 +44,7 @@ class _Work:
     retention: str
     slot: Slot
     again: int | None = None
-    """How many messages are copied again at most, since somebody allowed that; None: it takes care that there are none."""
+    """How many messages are copied again at most: somebody allowed that, or nothing was copied; None: it takes care of that."""
 
 
 def resolve(scene: Scene, streams: Iterable[Key], changes: Iterable[Change]) -> list[Change]:
@@ -130,7 +130,7 @@ def _work(scene: Scene, declared: Declared, reader: Reader, move: Move) -> _Work
     repeats = afresh and any(Judge(scene, declared.key, reader, move).positions())
     slot = Slot(
         origin=origin,
-        before=b"" if repeats or reader.live is None else canonical(reader.live),
+        before=b"" if repeats or reader.anew or reader.live is None else canonical(reader.live),
         after=canonical(reader.wanted) if reader.wanted else b"",
         said=canonical(reader.said) if reader.said else b"",
         durable=reader.target,
@@ -140,7 +140,8 @@ def _work(scene: Scene, declared: Declared, reader: Reader, move: Move) -> _Work
         subjects=origin_subjects(info),
         seed=str(info["created"]) if info else "",
     )
-    return _Work(reader, move, retention, slot, (info["state"]["messages"] if info else 0) if repeats else None)
+    again = (info["state"]["messages"] if info else 0) if repeats else 0 if reader.anew else None
+    return _Work(reader, move, retention, slot, again)
 
 
 def _cause(scene: Scene, work: list[_Work]) -> Cause:
@@ -150,6 +151,8 @@ def _cause(scene: Scene, work: list[_Work]) -> Cause:
 
 def _cause_of(scene: Scene, one: _Work) -> Cause:
     target = one.reader.target
+    if one.reader.anew:
+        return Cause.DRIFT
     if one.move is Move.RESTORE and target and scene.live.why_unknown(target.key):
         return Cause.UNKNOWN
     return _CAUSES.get(one.move, Cause.MANIFEST)

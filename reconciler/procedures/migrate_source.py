@@ -157,17 +157,25 @@ def _from_live(ground: Ground, live: Config) -> Step | None:
     slot, target, reading = ground.slot, ground.slot.durable, durable_name(live)
     if target and target.key.name == reading:
         return keep(ground, live, target)
-    if reading and slot.old:
+    if reading and slot.old and slot.before:
         return leave(ground, live, slot.old)
     if not reading and target is None:
         return settle(ground, live)
     if not reading and target and slot.before:
         reason = unknown_position(ground, live)
         return Abort("position-loss", reason) if reason else prepare(ground, live, target)
-    made = _created(ground)
+    made = _made_room(ground) or _created(ground)
     if made or same_entry(live, slot.wanted):
         return made
     return ground.update(slot.wanted, f"attach {slot.origin}")
+
+
+def _made_room(ground: Ground) -> Step | None:
+    """A workqueue has room for one reader, and keeps what was not taken in; None when there is room."""
+    slot = ground.slot
+    if slot.old is None or slot.retention != "workqueue" or ground.view.consumer(slot.old) is None:
+        return None
+    return ground.do(DeleteConsumer(slot.old), f"delete {slot.old.name}, which makes room", final=True) if slot.drop_old else None
 
 
 def _created(ground: Ground) -> Step | None:

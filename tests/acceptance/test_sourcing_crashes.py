@@ -20,7 +20,7 @@ from tests.support.server.leaves import hub_and_leaves
 from tests.support.server.process import Server
 from tests.support.server.proxy import Verdict
 from tests.support.sources import aggregate
-from tests.support.sources.kills import Stops, disturbed, killed_at, server_killed
+from tests.support.sources.kills import Stop, Stops, disturbed, killed_at, server_killed
 from tests.support.sources.rows import Lane, Row, lanes, managed, one_retention_each, row
 from tests.support.sources.runs import Place, all_exact, batch_of, run
 from tests.support.values.catalogues import stream, write
@@ -41,7 +41,7 @@ LASTING = (row("user renamed"), row("managed renamed"))
 async def test_the_daemon_is_killed_at_some_step_of_each_migration(server: Server, tmp_path: Path, fate: Verdict) -> None:
     dice = random.Random(SEED)
     chosen = some(one_retention_each(dice), 6, dice)
-    stops = Stops({lane: dice.randint(1, STEPS) for lane in chosen}, fate)
+    stops = Stops({lane: Stop(dice.randint(1, STEPS), fate) for lane in chosen})
     async with batch_of(chosen, server.url, tmp_path / "batch") as batch:
         outcomes = await killed_at(batch, server, stops, rate=RATE)
         assert len(stops.stopped) > len(chosen) / 2, "else hardly anything was interrupted"

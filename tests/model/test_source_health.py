@@ -336,6 +336,15 @@ def test_an_origin_made_anew_is_told_and_on_2_14_stalls_until_it_has_passed_the_
     assert len(watch.told) == 1
 
 
+@pytest.mark.parametrize(("copied_at", "cause"), [("2026-01-01T00:00:00Z", "origin-recreated"), ("2026-01-03T00:00:00Z", None)])
+def test_at_the_first_look_an_origin_younger_than_what_was_copied_is_another_one(copied_at: str, cause: str | None) -> None:
+    watch = Watch(level=4)
+    anew = origin(10, created="2026-01-02T00:00:00Z")
+    health = watch.look(stream(), durable=durable(10), origin=anew, copied=(50, copied_at))
+    assert health.cause == cause
+    assert [(one.kind, one.last) for one in watch.told] == ([("recreated", 50)] if cause else [])
+
+
 def test_an_ephemeral_entry_is_judged_by_what_it_tells_alone() -> None:
     watch = Watch(entry={"name": "S"}, mode=Mode.EPHEMERAL)
     health = watch.look(stream(entry={"name": "S"}, seq=12), durable=UNASKED, origin=origin())

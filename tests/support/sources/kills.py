@@ -26,12 +26,22 @@ _RECOVERY = 240.0
 """Seconds for a migration that waits for a server of 2.14 to look for its source again, several times: each takes it 40 s."""
 
 
+@dataclass(frozen=True)
+class Stop:
+    """This write never reaches the server, or its answer never the daemon."""
+
+    write: int
+    fate: Verdict
+
+    def __str__(self) -> str:
+        return f"killed at write {self.write}, {self.fate.value}"
+
+
 @dataclass
 class Stops:
-    """The rule of a proxy: each lane's write of that number never reaches the server, or its answer never the daemon."""
+    """The rule of a proxy: where each lane is stopped."""
 
-    at: Mapping[Lane, int]
-    fate: Verdict
+    at: Mapping[Lane, Stop]
     writes: Counter[Lane] = field(default_factory=Counter)
 
     def __call__(self, request: Request) -> Verdict:
@@ -42,14 +52,15 @@ class Stops:
         if lane is None:
             return Verdict.PASS
         self.writes[lane] += 1
-        if self.writes[lane] < self.at[lane]:
+        stop = self.at[lane]
+        if self.writes[lane] < stop.write:
             return Verdict.PASS
-        return self.fate if self.writes[lane] == self.at[lane] else Verdict.REFUSE
+        return stop.fate if self.writes[lane] == stop.write else Verdict.REFUSE
 
     @property
     def stopped(self) -> set[Lane]:
         """Those that came so far."""
-        return {lane for lane, last in self.at.items() if self.writes[lane] >= last}
+        return {lane for lane, stop in self.at.items() if self.writes[lane] >= stop.write}
 
 
 async def killed_at(batch: Batch, server: Server, stops: Stops, *, rate: int) -> list[Outcome]:
@@ -64,27 +75,28 @@ async def killed_at(batch: Batch, server: Server, stops: Stops, *, rate: int) ->
         batch.declare(after=True)
         async with Proxy(server.port, stops) as proxy, batch.running(proxy.url, ready=False, **_IMPATIENT) as second:
             await second.listening()
-            await _all_stopped(stops, second)
+            neither = await _under_way(stops, second)
             await second.kill()
         await ran(batch.cli, "lease", "release", "--yes")
         async with batch.running() as third:
             await batch.migrated(third)
             await asyncio.sleep(1)
             await third.stop()
+    batch.trouble |= dict.fromkeys(neither, f"neither stopped nor over after {PATIENCE:g} s")
     return await batch.judged()
 
 
-async def _all_stopped(stops: Stops, running: Daemon) -> None:
-    """Every lane was stopped, or had fewer steps."""
+async def _under_way(stops: Stops, running: Daemon) -> set[Lane]:
+    """Waits until every lane was stopped, or had fewer steps; those that came to neither in time."""
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        under_way = set(stops.at) - stops.stopped
-        if not under_way:
-            return
+    under_way = set(stops.at)
+    while under_way and time.monotonic() < deadline:
         document = await running.status()
-        if document["lastPass"].get("number") and all(over(document, lane) for lane in under_way):
-            return
+        under_way = set(stops.at) - stops.stopped
+        if document["lastPass"].get("number"):
+            under_way = {lane for lane in under_way if not over(document, lane)}
         await asyncio.sleep(_GLANCE)
+    return under_way
 
 
 async def disturbed(
