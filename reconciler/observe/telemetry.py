@@ -165,11 +165,12 @@ class Telemetry:
             self.attributed(author)
         found = {"fields": list(fields[:SHOWN]), **author_fields(author)}
         values = [f"{diff.path}: {show(diff.declared)} → {show(diff.live)}" for diff in differing[:SHOWN]]
-        self._log.warning("drift.detected", resource=str(key), **found, **filled({"changes": values}))
+        lost = ", with all that it held" if key.is_stream else ""  # a consumer goes on where it stood
+        gone = "" if fields else f"it was deleted{lost}"
+        self._log.warning("drift.detected", resource=str(key), **found, **filled({"changes": values, "message": gone}))
         by = f" by {author.user or author.client}" if author and (author.user or author.client) else ""
-        self._tell(
-            "drift.detected", f"{key} was changed{by}: {', '.join(found['fields']) or 'it is gone'}", key, bad=True, **found
-        )
+        what = f"changed{by}: {', '.join(found['fields'])}" if fields else f"deleted{by}{lost}"
+        self._tell("drift.detected", f"{key} was {what}", key, bad=True, **found)
 
     def attributed(self, author: Author) -> None:
         """It became known who made a drift."""

@@ -196,7 +196,8 @@ def _said(found: Operated, ahead: Forecast) -> list[Note]:
 
 def _redelivery(found: Operated, again: Span) -> Note:
     if found.sourcing:
-        message = f"read again: {again}; {found.reader} drops what it has copied before: nothing is doubled, no gap filled"
+        drops = f"{found.reader} drops all that is not beyond the last sequence it copied: nothing is doubled, no gap filled"
+        message = f"read again: {again}; {drops} (not even of a stream made anew: that needs another consumer name)"
         return Note("backwards-source", message)
     queue = found.stream["config"].get("retention") == "workqueue"
     return Note("again", f"delivered again, {'as far as not acknowledged' if queue else 'acknowledged or not'}: {again}")

@@ -134,7 +134,7 @@ def _resource_line(resource: Json, width: int, now: int) -> Text:
     condition = Condition(resource["state"])
     line = Text.assemble((f"{condition.value:<11}", _STYLES[condition]), f"  {printable(resource['key']):<{width}}")
     drift = resource["lastDrift"]
-    said = (printable(resource["message"]), _drift(drift, now), _fight(resource.get("fight"), drift or {}))
+    said = (printable(resource["message"]), _drift(drift, now, resource["key"]), _fight(resource.get("fight"), drift or {}))
     message = "; ".join(part for part in said if part)
     if message:
         line.append(f"  {message}", style="dim")
@@ -142,14 +142,17 @@ def _resource_line(resource: Json, width: int, now: int) -> Text:
     return line
 
 
-def _drift(drift: Json | None, now: int) -> str:
+def _drift(drift: Json | None, now: int, key: str) -> str:
     """`drifted 12 s ago: ackWait 30s → 1s by nats CLI (user app), repaired`; what is read from NATS alone does not know when."""
     if not drift or not drift.get("at"):
         return ""
     values = {one["field"]: f" {_brief(one['declared'])} → {_brief(one['live'])}" for one in drift.get("changes", ())}
-    fields = ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"]) or "deleted"
+    fields = ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"])
     author = f" by {_author(drift)}" if _author(drift) else ""
     repaired = ", repaired" if drift.get("repairedAt") else ""
+    if not fields:  # a consumer goes on where it stood; what a stream held is nowhere else
+        fields, lost = "deleted", not key.startswith("Consumer/")
+        author, repaired = f"{author}{' with all that it held' if lost else ''}", repaired and ", made again"
     return f"drifted {ago(drift['at'], now)}: {fields}{author}{repaired}"
 
 

@@ -187,7 +187,7 @@ def test_drift_names_the_fields_and_who_did_it(told: Told) -> None:
     assert (line["event"], line["client"], line["user"], line["fields"]) == ("drift.detected", "nats CLI", "bob", ["ackWait"])
     assert [document["data"]["message"] for _, document in told.sink.messages] == [
         "Consumer/ORDERS/billing was changed by bob: ackWait",
-        "Stream/ORDERS was changed: it is gone",
+        "Stream/ORDERS was deleted, with all that it held",
     ]
 
 

@@ -227,7 +227,7 @@ def test_going_back_tells_a_source_from_a_worker() -> None:
     readers = (Key("Stream", "ALL"),)
     decision = Reset(1).decide(found({"config": {"ack_policy": "flow_control"}}, readers=readers))
     assert codes(decision)[1] == ["moves", "backwards-source"]
-    assert "Stream/ALL drops what it has copied before" in said(decision, "backwards-source")
+    assert "Stream/ALL drops all that is not beyond the last sequence it copied" in said(decision, "backwards-source")
     assert "the stream that sources through it" in said(
         Reset(1).decide(found({"config": {"ack_policy": "flow_control"}})), "backwards-source"
     )

@@ -75,7 +75,11 @@ def test_what_needs_no_change_is_what_its_manifest_wants(intent: Intent, conditi
             "drifted 2 min ago: ackWait by nats CLI (user app), repaired",
         ),
         (drift(8000, user="app"), "drifted 2 h ago: ackWait by an unnamed client (user app)"),
-        (drift(-3, fields=[]), "drifted 0 s ago: deleted"),
+        (drift(-3, fields=[]), "drifted 0 s ago: deleted with all that it held"),
+        (
+            drift(9, fields=[], client="x", repairedAt="y"),
+            "drifted 9 s ago: deleted by x with all that it held, made again",
+        ),
         (
             drift(5, changes=[{"field": "ackWait", "declared": "30s", "live": None}], client="x"),
             "drifted 5 s ago: ackWait 30s → (none) by x",
