@@ -11,7 +11,7 @@
 | elections | the same, while leaders of streams and durables step down every `--step-downs` seconds |
 | unchanged | nothing is changed, and leaders step down: what the servers copy again by themselves, on this machine as it is |
 | procedures | the same to filters that are added, consumers that are made anew and subjects that move |
-| kills | the daemon is killed at every write, its request lost or executed unheard |
+| kills | the daemon is killed at every write of each row, which never came or was executed, and it knows neither |
 | restart | the server stops and starts in the middle |
 | leaf | sources of one name in two leaf domains; the link of one is cut for 20 s in the middle |
 | deaths | nothing is changed, and the server is killed 20 times |
@@ -50,7 +50,8 @@ from tools import ending
 _SLOW = 500
 """Messages a second where many rows run side by side, since what counts there is when something dies."""
 _MOST_STEPS = 14
-_FATES = (Verdict.DROP, Verdict.MUTE)
+_FATES = (Verdict.REFUSE, Verdict.DENY)
+"""Of the write, and what the daemon hears: nothing would be no difference to the server, and holds up all that it has to do."""
 _SIDE_BY_SIDE = 17
 _AWAY = 20.0
 _DEATHS = 20

@@ -37,6 +37,8 @@ class Verdict(Enum):
     """It never reaches the server."""
     MUTE = "mute"
     """The server executes it; the client never hears of it."""
+    DENY = "deny"
+    """The server executes it; the client hears that JetStream is not available just now."""
     REFUSE = "refuse"
     """It never reaches the server; the client hears that JetStream is not available just now."""
 
@@ -80,6 +82,7 @@ class Proxy:
     names: set[str] = field(default_factory=set)
     """What the clients call themselves."""
     _muted: dict[str, Request] = field(default_factory=dict)
+    _denied: set[str] = field(default_factory=set)
     _inboxes: dict[str, str] = field(default_factory=dict)
     """The ids of subscriptions for answers, by the subject up to its last token."""
     _listener: asyncio.Server | None = None
@@ -163,7 +166,7 @@ class Proxy:
         self._clients.add(to_client)
         try:
             asked = partial(self._asked, to_client)
-            ways = (self._pump(client, to_server, asked), self._pump(server, to_client, self._answered))
+            ways = (self._pump(client, to_server, asked), self._pump(server, to_client, partial(self._answered, to_client)))
             pumps = [asyncio.create_task(way) for way in ways]
             self._pumps.update(pumps)
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -194,13 +197,19 @@ class Proxy:
             self.stuck.append(request)
         elif verdict is Verdict.MUTE:
             self._muted[request.reply] = request
+        elif verdict is Verdict.DENY:
+            self._denied.add(request.reply)
         elif verdict is Verdict.REFUSE:
-            sid = self._inboxes[reply.rpartition(".")[0]]
-            to_client.write(f"MSG {reply} {sid} {len(_NOT_NOW)}\r\n".encode() + _NOT_NOW + b"\r\n")
+            _say_not_now(to_client, reply, self._inboxes[reply.rpartition(".")[0]])
         return verdict not in {Verdict.DROP, Verdict.REFUSE}
 
-    def _answered(self, parts: list[str]) -> bool:
-        if parts[0] not in ("MSG", "HMSG") or parts[1] not in self._muted:
+    def _answered(self, to_client: asyncio.StreamWriter, parts: list[str]) -> bool:
+        if parts[0] not in ("MSG", "HMSG"):
+            return True
+        if parts[1] in self._denied:
+            _say_not_now(to_client, parts[1], parts[2])
+            return False
+        if parts[1] not in self._muted:
             return True
         self.stuck.append(self._muted[parts[1]])
         return False
@@ -219,3 +228,7 @@ class Proxy:
                     await sink.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             return
+
+
+def _say_not_now(client: asyncio.StreamWriter, reply: str, sid: str) -> None:
+    client.write(f"MSG {reply} {sid} {len(_NOT_NOW)}\r\n".encode() + _NOT_NOW + b"\r\n")

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tests.support.daemon.leadership import release_for_the_dead
 from tests.support.daemon.process import Daemon, settled
-from tests.support.daemon.running import ran
 from tests.support.server.process import Server
 from tests.support.server.proxy import Proxy, Request, Verdict
 from tests.support.sources.rows import Lane
@@ -28,7 +28,7 @@ _RECOVERY = 240.0
 
 @dataclass(frozen=True)
 class Stop:
-    """This write never reaches the server, or its answer never the daemon."""
+    """This write never reaches the server, or its true answer never the daemon."""
 
     write: int
     fate: Verdict
@@ -77,7 +77,7 @@ async def killed_at(batch: Batch, server: Server, stops: Stops, *, rate: int) ->
             await second.listening()
             neither = await _under_way(stops, second)
             await second.kill()
-        await ran(batch.cli, "lease", "release", "--yes")
+        await release_for_the_dead(batch.places[""].wire)
         async with batch.running() as third:
             await batch.migrated(third)
             await asyncio.sleep(1)
