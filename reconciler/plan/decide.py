@@ -194,14 +194,16 @@ def _stream_change(scene: Scene, difference: Difference, seen: LiveStream, chang
     fixed = mutability.immutable_reasons(key, difference.names, difference.wanted, difference.live, scene.live.server.level)
     if fixed:
         return _recreate_stream(scene, difference, change, fixed)
-    reasons = list(losses.fewer_replicas(scene, key, difference.wanted, difference.live))
-    if not scene.allows(losses.DATA_LOSS, key):
-        reasons += losses.shrinking_stream(scene, key, seen, difference.wanted)
-        reasons += losses.cut_off(scene, key, seen, difference.wanted)
-        reasons += losses.unkept_sources(scene, key, difference.wanted, difference.live)
-    reasons += losses.repeating_sources(scene, key, seen, difference.wanted)
-    reasons += losses.mirror_as_source(scene, key, seen, difference.wanted)
-    return change.blocked(*reasons) if reasons else change
+    wanted, live = difference.wanted, difference.live
+    lost = chain(
+        losses.fewer_replicas(wanted, live, key),
+        losses.shrinking_stream(scene, key, seen, wanted),
+        losses.cut_off(scene, key, seen, wanted),
+        losses.unkept_sources(scene, key, wanted, live),
+        losses.repeating_sources(scene, key, seen, wanted),
+        losses.mirror_as_source(scene, key, seen, wanted),
+    )
+    return _unless_allowed(scene, change, lost)
 
 
 def _recreate_stream(scene: Scene, difference: Difference, change: Change, fixed: tuple[Reason, ...]) -> Change:
@@ -223,16 +225,16 @@ def _consumer_change(scene: Scene, difference: Difference, seen: LiveConsumer, c
     fixed = mutability.immutable_reasons(key, difference.names, difference.wanted, difference.live, scene.live.server.level)
     if fixed and (change.action is Action.ADOPT or not scene.allows("recreate", key)):
         return change.blocked(*fixed)
-    reasons: list[Reason] = []
-    if difference.live.get("num_replicas"):  # 0 means: as the stream
-        reasons += losses.fewer_replicas(scene, key, difference.wanted, difference.live)
-    removed = losses.uncovered(difference.live.get("filter_subjects", []), difference.wanted.get("filter_subjects", []))
-    if removed and not scene.allows(losses.DATA_LOSS, key):
-        reasons += losses.removed_filters(scene, key, seen, removed)
-    if not scene.allows(losses.DATA_LOSS, key):
-        reasons += losses.giving_up(scene, key, seen, difference.wanted)
-    if reasons:
-        return change.blocked(*reasons)
+    wanted, live = difference.wanted, difference.live
+    removed = losses.uncovered(live.get("filter_subjects", []), wanted.get("filter_subjects", []))
+    lost = chain(
+        losses.fewer_replicas(wanted, live, key) if live.get("num_replicas") else (),  # 0 means: as the stream
+        losses.removed_filters(scene, key, seen, removed) if removed else (),
+        losses.giving_up(scene, key, seen, wanted),
+    )
+    change = _unless_allowed(scene, change, lost)
+    if change.reasons:
+        return change
     return consumer_machine(scene, difference, change, recreate=bool(fixed))
 
 
@@ -259,9 +261,8 @@ def delete(scene: Scene, key: Key, seen: Seen, cause: Cause) -> Change:
 
 def _unless_allowed(scene: Scene, change: Change, found: Iterable[Reason]) -> Change:
     """Blocked by what would be lost; where that is allowed, the plan still says what it is."""
-    reasons = tuple(found)
-    if scene.allows(losses.DATA_LOSS, change.key):
-        return replace(change, notes=(*change.notes, *(f"allowed: {reason.message}" for reason in reasons)))
+    reasons, allowed = losses.permitted(scene, change.key, found)
+    change = replace(change, notes=(*change.notes, *allowed))
     if change.cause is Cause.PRUNE:  # there is no manifest that could have an annotation
         tombstone = "a tombstone (`state: absent`) with the annotation `reconciler/allow: data-loss`"
         way_out = f"allow it by name: `--allow data-loss={change.key}`, or declare {tombstone}"

@@ -152,7 +152,7 @@ class Judge:
             yield from self.positions()
         if self.move is Move.EXCHANGE:
             yield from self.filters()
-        if self.move is Move.REMOVE and self.reader.old and not self.scene.allows(losses.DATA_LOSS, self.aggregate):
+        if self.move is Move.REMOVE and self.reader.old:
             yield from losses.not_copied(self.scene, self.aggregate, self.reader.old)
 
     def _going_on(self) -> Iterator[Reason]:
@@ -290,7 +290,7 @@ class Judge:
                 way_out = "add an entry with a consumer of its own for them, or accept it with `reconciler/allow: position-loss`"
                 yield Reason(losses.POSITION_LOSS, message, way_out)
         removed = losses.uncovered(list(before), list(after))
-        if removed and not self.scene.allows(losses.DATA_LOSS, key):
+        if removed:
             yield from losses.removed_subjects(self.scene, key, target.key, removed, floor)
 
     def _stored_anew(self, origin: Key, added: tuple[str, ...], before: tuple[str, ...]) -> Iterator[str]:

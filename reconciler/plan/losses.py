@@ -22,6 +22,9 @@ from reconciler.procedures.requests import Message, NextMessage
 
 DATA_LOSS = "data-loss"
 POSITION_LOSS = "position-loss"
+_REPLICAS = "replicas"
+_BY_NAME = (DATA_LOSS, POSITION_LOSS, _REPLICAS)
+"""What somebody may allow for a resource."""
 _DURABLE_LEVEL = 4
 """From it on the server itself keeps a durable for an entry that copies from a work queue or an interest stream."""
 _NOTHING: Mapping[str, Any] = {}
@@ -37,6 +40,17 @@ _SOURCE_AFTER_MIRROR = {
 def _loss(key: Key, message: str) -> Reason:
     way_out = f"allow it by name: `--allow data-loss={key}` or the annotation `reconciler/allow: data-loss`"
     return Reason(DATA_LOSS, message, way_out)
+
+
+def permitted(scene: Scene, key: Key, found: Iterable[Reason]) -> tuple[tuple[Reason, ...], tuple[str, ...]]:
+    """What speaks against a change; and what would, were it not allowed by name, in words for who looks at the plan."""
+    reasons, allowed = list[Reason](), list[str]()
+    for reason in found:
+        if reason.code in _BY_NAME and scene.allows(reason.code, key):
+            allowed.append(f"allowed ({reason.code}): {reason.message}")
+        else:
+            reasons.append(reason)
+    return tuple(reasons), tuple(allowed)
 
 
 def _count(number: int, noun: str) -> str:
@@ -200,7 +214,7 @@ def shrinking_stream(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping
 
 def repeating_sources(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping[str, Any]) -> Iterator[Reason]:
     """Ephemeral entries with another filter or other transforms: the server takes such a one for new, and copies all again."""
-    if not stream.info["state"]["last_seq"] or scene.allows(POSITION_LOSS, key):
+    if not stream.info["state"]["last_seq"]:
         return
     before, after = _entries(scene.normal(key, stream.config)), _entries(wanted)
     for name in sorted(before.keys() & after.keys()):
@@ -232,12 +246,12 @@ def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:
     return found
 
 
-def fewer_replicas(scene: Scene, key: Key, wanted: Mapping[str, Any], live: Mapping[str, Any]) -> Iterator[Reason]:
+def fewer_replicas(wanted: Mapping[str, Any], live: Mapping[str, Any], key: Key) -> Iterator[Reason]:
     """Fewer copies of the data: allowed only by name."""
     before, after = live.get("num_replicas", 1), wanted.get("num_replicas", 1)
-    if after < before and not scene.allows("replicas", key):
+    if after < before:
         way_out = f"allow it: `--allow replicas={key}` or the annotation `reconciler/allow: replicas`"
-        yield Reason("replicas", f"replicas would fall from {before} to {after}", way_out)
+        yield Reason(_REPLICAS, f"replicas would fall from {before} to {after}", way_out)
 
 
 def removed_filters(scene: Scene, key: Key, consumer: LiveConsumer, removed: tuple[str, ...]) -> Iterator[Reason]:

@@ -17,7 +17,7 @@ from reconciler.model.marker import Journal
 from reconciler.model.units import MAX_INT64
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.difference import Difference
-from reconciler.plan.losses import uncovered
+from reconciler.plan.losses import permitted, uncovered
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import (
@@ -67,9 +67,8 @@ def consumer_machine(scene: Scene, difference: Difference, change: Change, *, re
         return _as_procedure(change, FilterAdd(_target(scene, change, 0), stored=False))
     loss = _cannot_rewind(scene, difference, first)
     if loss:
-        if scene.allows("position-loss", change.key):
-            return replace(change, notes=(loss.message,))
-        return change.blocked(loss)
+        against, allowed = permitted(scene, change.key, [loss])
+        return change.blocked(*against) if against else replace(change, notes=(*change.notes, *allowed))
     return _as_procedure(change, FilterAdd(_target(scene, change, _delivered_again(scene, difference, first.seq))))
 
 

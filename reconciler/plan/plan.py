@@ -211,7 +211,15 @@ def _notes(scene: Scene, found: list[Change], stays: Iterable[Change]) -> Iterat
     others = sum(change.cause is not Cause.PRUNE for change in left)
     if others:
         yield f"policy {scene.rules.policy} leaves {others} differences as they are"
+    for what, named in sorted(scene.rules.allow):
+        if not _is_there(scene, Key.parse(named)):
+            yield f"`--allow {what}={named}` allows nothing: {named} is neither declared nor live"
     for pool, reason in scene.desired.held_back.items():
         yield f"{pool} is left as it is: {reason}"
     for key, reason in sorted(scene.live.unknown.items(), key=lambda item: item[0].sort_key):
         yield f"{key} is unknown: {reason}"
+
+
+def _is_there(scene: Scene, key: Key) -> bool:
+    live = scene.live.stream(key) if key.is_stream else scene.live.consumer(key)
+    return key in scene.desired.resources or live is not None or bool(scene.live.why_unknown(key))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.model.flow import filters_of
-from reconciler.model.identity import Key
 from reconciler.model.normal import EVERYTHING
 from reconciler.model.sourcing import copied_subjects, is_unused
 from reconciler.model.subjects import covered, overlap
@@ -23,7 +22,7 @@ from reconciler.plan.scene import Scene
 from reconciler.procedures.slots import durable_key, place_of
 
 
-def regrouped(scene: Scene, aggregate: Key, readers: Sequence[Reader]) -> Iterator[Reason]:
+def regrouped(scene: Scene, readers: Sequence[Reader]) -> Iterator[Reason]:
     """Why subjects may not pass like this; nothing where they do not, or where somebody allowed it."""
     for giver in readers:
         takers = [one for one in readers if one is not giver and _place(one) == _place(giver)]
@@ -34,7 +33,7 @@ def regrouped(scene: Scene, aggregate: Key, readers: Sequence[Reader]) -> Iterat
         taken = [one for taker in takers for one in _anew(scene, taker) if not covered(one, kept)]
         passing = [one for one in taken if any(overlap(one, other) for other in given)]
         if passing:
-            yield from _reason(scene, aggregate, giver, sorted(set(passing)))
+            yield from _reason(scene, giver, sorted(set(passing)))
 
 
 def _place(reader: Reader) -> tuple[str, str]:
@@ -77,7 +76,7 @@ def _retention(scene: Scene, reader: Reader) -> str:
     return str(info["config"].get("retention", "limits")) if info else "limits"
 
 
-def _reason(scene: Scene, aggregate: Key, giver: Reader, passing: list[str]) -> Iterator[Reason]:
+def _reason(scene: Scene, giver: Reader, passing: list[str]) -> Iterator[Reason]:
     retention = _retention(scene, giver)
     what = f"{in_short(passing)} of {giver.origin or 'an imported stream'} would pass from one entry to another"
     if retention == "workqueue":
@@ -85,9 +84,8 @@ def _reason(scene: Scene, aggregate: Key, giver: Reader, passing: list[str]) -> 
         yield Reason("swap", f"{what}, and a workqueue has one reader for a subject", way_out)
         return
     way_out = "declare a new stream, or accept it by name with `reconciler/allow: {}`"
-    if not scene.allows(losses.POSITION_LOSS, aggregate):
-        message = f"{what}, which begins at the beginning: what was copied would be copied again"
-        yield Reason(losses.POSITION_LOSS, message, way_out.format(losses.POSITION_LOSS))
-    if retention == "interest" and not scene.allows(losses.DATA_LOSS, aggregate):
+    message = f"{what}, which begins at the beginning: what was copied would be copied again"
+    yield Reason(losses.POSITION_LOSS, message, way_out.format(losses.POSITION_LOSS))
+    if retention == "interest":
         message = f"{what}: what is published before that one is there would be lost"
         yield Reason(losses.DATA_LOSS, message, way_out.format(losses.DATA_LOSS))

@@ -147,9 +147,9 @@ def _drop(key: Key, consumer: LiveConsumer, cause: Cause) -> Change:
 
 def _without_reader(scene: Scene, key: Key, reader: Key, consumer: LiveConsumer, cause: Cause) -> Change:
     """The delete of a durable whose stream is gone already: nobody goes on from its position, but it may keep messages."""
-    allowed = scene.allows(losses.DATA_LOSS, reader) or scene.allows(losses.DATA_LOSS, key)
-    reasons = () if allowed else tuple(losses.not_copied(scene, key, key))
-    change = _drop(key, consumer, cause)
+    named = next((one for one in (reader, key) if scene.allows(losses.DATA_LOSS, one)), key)
+    reasons, allowed = losses.permitted(scene, named, losses.not_copied(scene, key, key))
+    change = replace(_drop(key, consumer, cause), notes=allowed)
     return change.blocked(*reasons) if reasons else change
 
 

@@ -83,9 +83,10 @@ def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, change
     entries = readers(scene, declared, difference, changes)
     work = [_work(scene, declared, reader, move) for reader, move in _due(scene, entries)]
     work.sort(key=lambda one: one.reader.live is not None or one.reader.wanted is not None)  # what is left over is in the way
-    regrouping = list(regrouped(scene, declared.key, entries))
+    regrouping, passing = losses.permitted(scene, declared.key, regrouped(scene, entries))
     if not (work or regrouping):
-        return replace(change, notes=(*change.notes, *_begins_late(scene, entries))) if change and _is_remade(change) else None
+        notes = (*passing, *(_begins_late(scene, entries) if change and _is_remade(change) else ()))
+        return replace(change, notes=(*change.notes, *notes)) if change and notes else None
     continues = any(one.move is Move.CONTINUE for one in work)
     if change is not None and continues and {reason.code for reason in change.reasons} <= _HELD:
         change = replace(change, action=change.wanted or change.action, reasons=())
@@ -93,8 +94,10 @@ def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, change
         if difference is None:
             return None
         change = replace(outline(scene, difference, Action.PROCEDURE), cause=_cause(scene, work))
-    reasons = (*change.reasons, *dict.fromkeys((*_remade(change), *regrouping, *_reasons(scene, declared, work, changes))))
-    change = replace(change, fields=(*change.fields, *_fields(scene, work)))
+    found_ = dict.fromkeys((*_remade(change), *regrouping, *_reasons(scene, declared, work, changes)))
+    against, allowed = losses.permitted(scene, declared.key, found_)
+    reasons = (*change.reasons, *against)
+    change = replace(change, fields=(*change.fields, *_fields(scene, work)), notes=(*change.notes, *passing, *allowed))
     if reasons:
         waiting = [one.target.key for one in entries if one.target] if regrouping else []
         blocked = replace(change.blocked(*reasons), touches=tuple(dict.fromkeys((*_touched(work), *waiting))))

@@ -437,9 +437,21 @@ def test_what_is_lost_stays_in_the_plan_after_it_was_allowed() -> None:
     change = _one(plan(desired(gone), full, _allow("data-loss", "Stream/ORDERS")))
     assert change.notes == (
         "its consumers go with it: theirs",
-        "allowed: the stream holds 3 messages",
-        "allowed: others hang on it: consumer theirs",
+        "allowed (data-loss): the stream holds 3 messages",
+        "allowed (data-loss): others hang on it: consumer theirs",
     )
+
+
+def test_an_update_that_loses_says_so_though_it_was_allowed() -> None:
+    shrinks, full = stream("ORDERS", {"maxMsgs": 2}), live(stream_info(marked(stream("ORDERS")), messages=3))
+    change = _one(plan(desired(shrinks), full, _allow("data-loss", "Stream/ORDERS")))
+    assert (change.action, change.notes) == (Action.UPDATE, ("allowed (data-loss): maxMsgs 2 is below the 3 messages stored",))
+
+
+def test_what_is_allowed_of_nothing_is_told() -> None:
+    result = plan(desired(stream("ORDERS")), live(), _allow("data-loss", "Stream/ORDER"))
+    assert result.notes == ("`--allow data-loss=Stream/ORDER` allows nothing: Stream/ORDER is neither declared nor live",)
+    assert not plan(desired(stream("ORDERS")), live(), _allow("data-loss", "Stream/ORDERS")).notes
 
 
 def test_what_is_suspended_is_in_nobodys_way() -> None:
