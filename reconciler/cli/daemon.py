@@ -22,6 +22,7 @@ from reconciler.cli.embedded import embedded_server
 from reconciler.cli.exitcodes import ExitCode
 from reconciler.cli.flags import PlanFlags, SourceFlags
 from reconciler.cli.hangup import ends_by_hangup
+from reconciler.cli.loading import NOTHING_DECLARED
 from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
 from reconciler.cli.welcome import welcome
@@ -80,8 +81,10 @@ class Serving:
 class _News:
     """What the manifests tell, before and after there is a daemon to hear it."""
 
+    files: tuple[str, ...]
     daemon: Daemon | None = None
     warned: set[Problem] = field(default_factory=set)
+    declares: bool = True
 
     def problems(self, problems: tuple[Problem, ...]) -> None:
         if self.daemon is not None:
@@ -92,6 +95,9 @@ class _News:
             if warning not in self.warned:
                 log.warning("manifests.warning", file=warning.file, line=warning.line, code=warning.code, message=warning.message)
         self.warned = set(loaded.warnings)
+        if self.declares and not loaded.desired.resources:
+            log.warning("manifests.empty", files=list(self.files), message=NOTHING_DECLARED)
+        self.declares = bool(loaded.desired.resources)
         if self.daemon is not None:
             self.daemon.manifests_loaded(loaded.desired)
 
@@ -102,7 +108,7 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
         msg = "which manifests? Give a file or directory with -f PATH (or RECONCILER_FILE)"
         raise UsageError(msg)
     address = _address(serving.http)
-    news = _News()
+    news = _News(tuple(source.files))
     session.owner()  # one that was given badly is no fault of the manifests
     manifests = Manifests(
         source.files,

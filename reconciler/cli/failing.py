@@ -25,16 +25,26 @@ def explain_usage(error: typer.TyperException, terminal: Terminal) -> None:
 
 
 def _elsewhere(error: typer.TyperException, context: Any) -> str:  # noqa: ANN401 - of the parser that typer brings along
-    """Where an option goes that is none of the command's, but stands before it."""
+    """Where an option goes that stands on the wrong side of the command."""
     option = getattr(error, "option_name", "")
-    if not option or context is None or context.parent is None:
+    if not option or context is None:
         return ""
     root = context.find_root()
-    before = {name for parameter in root.command.params for name in parameter.opts}
-    if option not in before:
+    if context.parent is None:
+        found = sorted(name for name in root.command.list_commands(root) if option in _options(root.command, root, name))
+        return f"{option} stands behind the command, as in: {root.command_path} {found[0]} {option} …" if found else ""
+    if option not in _names(root.command.params):
         return ""
     rest = context.command_path.removeprefix(root.command_path).strip()
     return f"{option} stands before the command: {root.command_path} {option} … {rest} …"
+
+
+def _options(group: Any, context: Any, name: str) -> set[str]:  # noqa: ANN401 - of the parser that typer brings along
+    return _names(group.get_command(context, name).params)
+
+
+def _names(parameters: Any) -> set[str]:  # noqa: ANN401 - of the parser that typer brings along
+    return {name for parameter in parameters for name in parameter.opts}
 
 
 def explain(error: ReconcilerError, terminal: Terminal) -> None:

@@ -10,6 +10,7 @@ from reconciler.errors import UsageError
 from reconciler.manifests.loader import Loaded, Loader
 from reconciler.manifests.source import STDIN
 
+NOTHING_DECLARED = "nothing is declared there (files that end in .yaml, .yml or .json are read)"
 _UP_TO_THE_SERVER = frozenset({"ephemeral-source"})
 """Warned of where no server is known (`validate`); a plan knows the server, and refuses what is dangerous there."""
 
@@ -35,5 +36,5 @@ def read(session: Session, source: SourceFlags) -> Loaded:
     with session.terminal.working("reading manifests"):
         loaded = Loader(session.owner).load(source.files, source.env, stdin)
     if not loaded.desired.resources:
-        session.terminal.warn(f"{', '.join(source.files)} declares nothing (files that end in .yaml, .yml or .json are read)")
+        session.terminal.warn(f"{', '.join(source.files)}: {NOTHING_DECLARED}")
     return loaded

@@ -21,5 +21,5 @@ def suspend(ctx: typer.Context, daemon: DaemonFlags, key: KeyArgument, format_: 
     For good: annotate the manifest with `reconciler/suspend: "true"`.
     """
     wanted = key_of(key)
-    said = f"{wanted} is left alone until `reconciler resume {wanted}`, or until the daemon ends"
+    said = f"{wanted} is left alone until `reconciler resume {wanted} --daemon {daemon.client().url}`, or until the daemon ends"
     poke(session_of(ctx), daemon, Order("suspend", wanted, said), format_)

@@ -16,6 +16,7 @@ from typing import Any
 from rich.text import Text
 
 from reconciler.cli.terminal import Terminal
+from reconciler.engine.state import DRY_RUN
 from reconciler.jetstream.settings import redact
 from reconciler.observe import logs
 from reconciler.observe.controls import MOST, Controls, StatusQuery
@@ -26,6 +27,8 @@ from reconciler.render.values import printable
 _LOOK = 0.1
 _PATIENCE = 3.0
 """Seconds without a word."""
+_TERM = 5.0
+"""Seconds within which it is usually known who writes."""
 
 
 async def welcome(terminal: Terminal, controls: Controls, nats: str, http: str) -> None:
@@ -36,9 +39,16 @@ async def welcome(terminal: Terminal, controls: Controls, nats: str, http: str) 
             logs.speak()
         await asyncio.sleep(_LOOK)
     document = at_once(controls.telling(StatusQuery(limit=MOST)))
+    while _has_nobody(document) and time.monotonic() - begun < _TERM:  # it waits for what the leader before may have on its way
+        await asyncio.sleep(_LOOK)
+        document = at_once(controls.telling(StatusQuery(limit=MOST)))
     terminal.lines(status_lines(document, time.time_ns()))
     terminal.lines(Text(line) for line in _further(_promise(document), redact(nats), http))
     logs.speak()
+
+
+def _has_nobody(document: Mapping[str, Any]) -> bool:
+    return not (document["leading"] or document["leader"] or document["mode"]["readOnly"] == DRY_RUN)
 
 
 def _promise(document: Mapping[str, Any]) -> str:

@@ -91,6 +91,9 @@ class Control:
     def reconcile(self, key: Key | None) -> None:
         """Look at this resource (None: at everything) now, whatever its backoff."""
         state = self._state
+        if not state.board.connected:
+            msg = f"nothing can be looked at: {state.board.not_ready()}; everything is, as soon as it is there again"
+            raise Refused((msg,))
         if key is None:
             state.agenda.everything("request", afresh=True)
             return

@@ -27,6 +27,9 @@ from reconciler.plan.change import Author, Change, Mass, Reason, Rules
 AUTHORS = 10_000
 """Of how many edits the author is remembered until the edit itself has been looked at."""
 
+DRY_RUN = "dry run"
+"""Why nothing is written, for good."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonOptions:
@@ -151,7 +154,7 @@ class State:
     def why_read_only(self) -> str:
         """Why nothing is written just now; empty when changes are made."""
         if self.options.dry_run:
-            return "dry run"
+            return DRY_RUN
         if not self.leading:
             return f"{self.leader} leads" if self.leader else self.why_not_leading or "the lease was not taken yet"
         return "" if self.trusted else "not everything was looked at on this connection yet"

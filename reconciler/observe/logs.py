@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json as stdlib_json
 import logging
+import os
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -128,7 +129,7 @@ def _brief(_: WrappedLogger, __: str, fields: EventDict) -> EventDict:
 
 
 def _console(stream: TextIO) -> Processor:
-    colours = stream.isatty()
+    colours = stream.isatty() and not os.environ.get("NO_COLOR")
     return structlog.dev.ConsoleRenderer(
         colors=colours, sort_keys=False, pad_event_to=_EVENT_WIDTH, exception_formatter=_traceback
     )
