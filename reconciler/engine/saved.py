@@ -7,7 +7,7 @@ exactly as long as nothing has moved.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from reconciler.model.common import DEFAULT_INTENT, Intent, State
 from reconciler.model.desired import Declared, Desired, Expectation, Governance
 from reconciler.model.identity import API_VERSION, Key, Location
 from reconciler.plan.change import Rules
+from reconciler.plan.display import in_short
 
 Json = dict[str, Any]
 
@@ -31,6 +32,8 @@ class SavedPlan:
     desired: Desired
     rules: Rules
     fingerprint: str
+    actions: Mapping[str, str]
+    """What was to be done, by key."""
 
 
 def save(planned: Planned, document: Mapping[str, Any]) -> bytes:
@@ -54,7 +57,8 @@ def load_saved(data: bytes, file: str) -> SavedPlan:
         raise InvalidInput((Problem(file, error.lineno, error.colno, "plan-file", message),)) from error
     inputs = _checked_inputs(document, file)
     try:
-        return SavedPlan(_desired_in(inputs["desired"]), _rules_in(inputs["rules"]), document["fingerprint"])
+        actions = {change["key"]: change["action"] for change in document["changes"]}
+        return SavedPlan(_desired_in(inputs["desired"]), _rules_in(inputs["rules"]), document["fingerprint"], actions)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _invalid(file, f"another version of reconciler has written this plan ({error!r})") from error
 
@@ -83,9 +87,18 @@ async def replan(saved: SavedPlan, reader: LiveReader) -> Planned:
     """The plan made again from what is live now; raises Refused when it is not the one that was reviewed."""
     planned = await make_plan(saved.desired, saved.rules, reader)
     if planned.plan.fingerprint != saved.fingerprint:
-        now = planned.plan.fingerprint
-        raise Refused((f"stale: the plan that was reviewed is {saved.fingerprint}, but now it would be {now}; plan again",))
+        moved = in_short([*_moved(saved, planned)] or ["how something is live"])
+        raise Refused((f"stale: since the plan was reviewed ({saved.fingerprint}), this has changed: {moved}; plan again",))
     return planned
+
+
+def _moved(saved: SavedPlan, planned: Planned) -> Iterator[str]:
+    """What would be done instead."""
+    now = {str(change.key): change.action.value for change in planned.plan.changes}
+    for key in sorted(saved.actions.keys() | now.keys()):
+        before, after = saved.actions.get(key, "nothing to do"), now.get(key, "nothing to do")
+        if before != after:
+            yield f"{key} ({before}, now {after})"
 
 
 def _invalid(file: str, message: str) -> InvalidInput:
