@@ -163,7 +163,25 @@ def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | 
         if isinstance(found, Ask) or not isinstance(more, int):
             return found if isinstance(found, Ask) else more
         start = more + 1
-    return _not_before_declared(ground, target.wire, start) if start else 0
+    shown = _shown(ground, seen, start) if start else 0
+    return _not_before_declared(ground, target.wire, shown) if isinstance(shown, int) and shown else shown
+
+
+def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | Step:
+    """At most behind what is seen to be acknowledged or copied: a journal is a claim, and what it skips nobody gets."""
+    slot, old = ground.slot, ground.view.consumer(ground.slot.old)
+    known = max(seen.floor, old.floor if old else 0)
+    entries = (ground.view.entry(slot), slot.was, *(ground.known(seen, part) for part in (ENTRY, LEFT, "from")))
+    for entry in entries:
+        if start - 1 <= known:
+            return start
+        if not entry or detached(entry):
+            continue
+        found = ground.copied(entry)
+        if isinstance(found, Ask):
+            return found
+        known = max(known, found.seq, _told(ground, entry))
+    return min(start, known + 1)
 
 
 def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) -> int | Step:

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from tests.support.account.meddling import repaired_at_once, watched
 from tests.support.account.wire import Json, Wire
+from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.server.process import Server
 from tests.support.values import former_marks
@@ -123,6 +124,43 @@ async def test_a_forged_journal_moves_no_consumer_forward(
     command("plan", "-f", file, "--detailed-exitcode")
     names = (await place.expect("CONSUMER.NAMES.S"))["consumers"]
     assert sorted(names) == ["c", "other"]
+
+
+@pytest.mark.parametrize("step", ["attach", "drain"])
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+async def test_a_forged_migration_skips_and_purges_nothing(
+    command: Command, place: Wire, tmp_path: Path, retention: str, step: str
+) -> None:
+    """A source that waits (its durable is paused) while somebody writes where it would go on, and what is to be purged."""
+    origin = f"kind: Stream\nmetadata: {{name: S}}\nspec: {{subjects: [s.>], retention: {retention}}}"
+    through = "consumer: {name: c, serverManaged: true}"
+    file = written(tmp_path, origin, f"kind: Stream\nmetadata: {{name: A}}\nspec: {{sources: [{{name: S, {through}}}]}}")
+    command("apply", "-f", file, "--yes")
+    await publish(place, 20)
+    await until(lambda: copied(place, 20), 60.0)
+    await place.expect("CONSUMER.PAUSE.S.c", {"pause_until": UNTIL})
+    await publish(place, MANY)
+    far = MANY - 10
+    entry = (await config_of(place, "A"))["sources"][0]
+    known = {
+        "stream": "Stream/A",
+        "entry": entry,
+        "copied": far,
+        "start": far,
+        "least": far,
+        "from": {"name": "S"},
+        "until": UNTIL,
+    }
+    await mark(place, "S", "c", procedure=journal("migrate-source", step, **known))
+    for _ in range(2):  # what has begun, and whatever that leaves to do
+        command("apply", "-f", file, "--yes")
+    await place.expect("CONSUMER.PAUSE.S.c", {})
+    await until(lambda: copied(place, 20 + MANY), 60.0)
+    assert (await place.stream_info("A"))["state"]["messages"] == 20 + MANY
+
+
+async def copied(wire: Wire, count: int) -> bool:
+    return int((await wire.stream_info("A"))["state"]["messages"]) >= count
 
 
 @pytest.mark.parametrize(
