@@ -21,6 +21,7 @@ COMMANDS = {
     "export": "Print what is live as manifests: the same text for the same state.",
     "status": "Show the state of every resource, read from NATS or from a running daemon.",
     "graph": "Draw which streams are filled from which: as declared with -f, as a daemon tells it, else as NATS shows it.",
+    "unused": "List durable consumers that nobody has used for long, whoever owns them.",
     "reconcile": "Let a running daemon look at everything, or at one resource, now; waiting for a retry ends with it.",
     "suspend": "Let a running daemon leave a resource alone until it is resumed; a restart of the daemon forgets it.",
     "resume": "Let a running daemon take up a resource again that `reconciler suspend` made it leave alone.",

@@ -32,7 +32,7 @@ def read_policy(documents: Sequence[Document]) -> PolicySpec:
 
 def governance(policy: PolicySpec) -> Governance:
     """The rules that the plan enforces."""
-    return Governance(policy.owner, policy.consumers.protect_names, policy.approve)
+    return Governance(policy.owner, policy.consumers.protect_names, policy.approve, policy.consumers.unused_after or 0)
 
 
 def check_name(policy: PolicySpec, name: str) -> Iterator[Finding]:

@@ -60,6 +60,8 @@ class Governance:
     protect_names: bool = False
     approve: str = ""
     """A plan fingerprint whose mass change was reviewed."""
+    unused_after: int = 0
+    """Nanoseconds after which a consumer counts as unused; 0: nothing is said."""
 
 
 @dataclass(frozen=True)
