@@ -25,7 +25,7 @@ from reconciler.observe.renderings import Pieces, at_once
 from reconciler.observe.standing import Failure, Progress, Shown, Standing, moment
 from reconciler.observe.surroundings import Process, Surroundings
 from reconciler.plan.change import Author, Change, FieldDiff
-from reconciler.render.status import SYNCED, Condition, judged
+from reconciler.render.status import SYNCED, Condition, is_paused, judged
 
 __all__ = ["Board", "Process"]
 
@@ -236,7 +236,7 @@ class Board(Surroundings):
             standing.declare(Catalogue(desired))
         self.server = live.server
         standing.since = standing.since or self.now()
-        return keys | standing.catalogue.special | set(standing.catalogue.unknown(live))
+        return keys | standing.catalogue.special | set(standing.catalogue.unknown(live)) | set(_paused(live))
 
     def _within(self, scope: Collection[Key], live: Live, changes: Mapping[Key, Change]) -> set[Key]:
         """The keys of a scope; what is to be pruned and still there stays as it was found, since only full plans prune."""
@@ -245,9 +245,9 @@ class Board(Surroundings):
 
     def _judge(self, desired: Desired, live: Live, key: Key, change: Change | None) -> None:
         judgement = SYNCED if change is None and key not in self._standing.catalogue else judged(desired, live, key, change)
-        if judgement == SYNCED:
+        if judgement.condition is Condition.SYNCED:
             self._in_place(key)
-        else:
+        if judgement != SYNCED:
             self._standing.found[key] = judgement
 
     def _in_place(self, key: Key) -> None:
@@ -269,7 +269,8 @@ class Board(Surroundings):
             return page.everything(catalogue, notable) if wanted in (None, Condition.UNKNOWN) else iter(())
         if wanted not in (None, Condition.SYNCED):
             return page.notable(catalogue, notable)
-        return (key for key in page.everything(catalogue, notable) if wanted is None or key not in notable)
+        everything = page.everything(catalogue, notable)
+        return (key for key in everything if wanted is None or key not in notable or notable[key].condition is wanted)
 
     def _resource(self, key: Key) -> Json:
         shown, trouble = self.shown(key), self._standing.trouble.get(key)
@@ -285,3 +286,10 @@ class Board(Surroundings):
         if (fight := self._drifts.fight(key)) is not None:
             resource["fight"] = fight
         return resource
+
+
+def _paused(live: Live) -> Iterator[Key]:
+    for stream, consumers in live.consumers.items():
+        for name, consumer in consumers.items():
+            if is_paused(consumer):
+                yield Key("Consumer", name, stream.name, stream.domain)

@@ -88,7 +88,7 @@ class Standing:
 
     @property
     def notable(self) -> Mapping[Key, Shown]:
-        """Everything that is not simply Synced, declared or not."""
+        """Everything that is not simply Synced, or has something to say, declared or not."""
         return self._shown
 
     def shown(self, key: Key) -> Shown:
@@ -173,7 +173,7 @@ class Standing:
         before = self._shown.pop(key, None)
         if judgement is None:
             self._synced.pop(key, None)
-        elif judgement.condition is Condition.SYNCED:
+        elif judgement == SYNCED:
             if before is not None:
                 self._synced[key] = self.now()
         else:

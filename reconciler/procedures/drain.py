@@ -72,8 +72,13 @@ def by_somebody_else(key: Key, seen: ConsumerSeen) -> Abort:
 
 def way_to_resume(key: Key) -> str:
     """What a person has to do about a pause that a person began."""
+    return f"resume it first: {resuming(key)}"
+
+
+def resuming(key: Key) -> str:
+    """The command that ends a pause."""
     domain = f" --domain {key.domain}" if key.domain else ""
-    return f"resume it first: `reconciler consumer resume {key.stream_name} {key.name}{domain}`"
+    return f"`reconciler consumer resume {key.stream_name} {key.name}{domain}`"
 
 
 def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[Step, Held]:

@@ -18,6 +18,7 @@ from reconciler.model.identity import API_VERSION, Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.normal import Config, digest, normal_consumer, normal_stream
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Plan
+from reconciler.procedures.drain import resuming
 from reconciler.render.phrases import headline
 from reconciler.render.values import printable
 
@@ -91,7 +92,8 @@ def judged(desired: Desired, live: Live, key: Key, change: Change | None) -> Jud
     if key.kind != "WorkerPool" and (unknown := live.why_unknown(key)):
         return Judgement(Condition.UNKNOWN, unknown)
     if change is None:
-        return _left_alone(desired, declared, key)
+        alone = _left_alone(desired, declared, key)
+        return _held_still(declared, live, key) if alone is SYNCED and key.kind == "Consumer" else alone
     if any(reason.code == "suspended" for reason in change.reasons):
         return Judgement(Condition.SUSPENDED, _message(change))
     if declared is None and any(reason.code == "policy" for reason in change.reasons):
@@ -112,6 +114,20 @@ def _left_alone(desired: Desired, declared: Declared | None, key: Key) -> Judgem
     if declared is not None and declared.intent.suspend:
         return Judgement(Condition.SUSPENDED)
     return SYNCED
+
+
+def _held_still(declared: Declared | None, live: Live, key: Key) -> Judgement:
+    """A pause that nobody has declared is no difference, and yet the first thing to know of a consumer that delivers nothing."""
+    seen = live.consumer(key)
+    if seen is None or not is_paused(seen) or seen.marker.journal is not None or (declared and declared.intent.pause_until):
+        return SYNCED
+    until = seen.config.get("pause_until", "")
+    return Judgement(Condition.SYNCED, f"paused until {until} by somebody; {resuming(key)} ends that")
+
+
+def is_paused(consumer: LiveConsumer) -> bool:
+    """Whether it delivers nothing for now."""
+    return bool(consumer.info.get("paused"))
 
 
 def remembered(live: Live, owner: str) -> tuple[ResourceStatus, ...]:

@@ -246,6 +246,18 @@ def test_a_journal_of_somebody_else_is_progress(board: Board) -> None:
     assert board.document(StatusQuery())["procedures"][0]["state"] == "journaled"
 
 
+def test_a_consumer_that_somebody_holds_still_is_synced_and_says_so(board: Board) -> None:
+    config = build.marked(build.consumer("S", "one"), pause_until="2099-01-01T00:00:00Z")
+    held = build.live(build.consumer_info("S", config, paused=True))
+    board.looked(DECLARED, held, ())
+    found = resource(board, ONE)
+    assert (found["state"], found["message"].startswith("paused until 2099")) == ("Synced", True)
+    assert states(board, state="Synced").keys() == states(board).keys()
+    assert board.counts()["Consumer", "Synced"] == 2
+    board.looked(DECLARED, nothing_unknown(), (), {ONE})
+    assert resource(board, ONE)["message"] == ""
+
+
 def test_suspended_by_request_hides_a_difference_but_tells_it(board: Board, clock: Calendar) -> None:
     board.looked(DECLARED, nothing_unknown(), [drift(ONE, "ackWait")])
     board.suspended(ONE)

@@ -66,6 +66,15 @@ def test_what_needs_no_change_is_what_its_manifest_wants(intent: Intent, conditi
     assert judged(desired, silent, key, None) == (Condition.UNKNOWN, "offline")
 
 
+@pytest.mark.parametrize("declared", ["", "2099-01-01T00:00:00Z"])
+def test_a_pause_that_nobody_has_declared_is_told_with_the_way_to_end_it(declared: str) -> None:
+    held = build.consumer("S", "c", intent=Intent(pause_until=declared))
+    info = build.consumer_info("S", build.marked(held, pause_until="2099-01-01T00:00:00Z"), paused=True)
+    found = judged(build.desired(held), build.live(info), held.key, None)
+    said = "paused until 2099-01-01T00:00:00Z by somebody; `reconciler consumer resume S c` ends that"
+    assert found == (Condition.SYNCED, "" if declared else said)
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
