@@ -22,7 +22,7 @@ from reconciler.plan.difference import Difference, with_marker
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, delivered_by
 from reconciler.procedures.ground import durable_name
-from reconciler.procedures.requests import Copied, LastCopied, StreamInfo
+from reconciler.procedures.requests import ConsumerInfo, Copied, LastCopied, StreamInfo
 from reconciler.procedures.slots import durable_key, place_of, same_entry
 
 
@@ -250,8 +250,8 @@ def recreated(scene: Scene, reader: Reader) -> Reader:
         return reader
     if is_mirrored(scene, reader) or scene.live.why_unknown(read):
         return reader
-    there = scene.live.consumer(read) is not None  # then somebody has made it, for it went with its stream
-    if there and not ((renamed or reader.managed) and _may_be_anew(scene, reader.stream, read)):
+    seen = scene.live.consumer(read)  # if there is one, somebody has made it, for it went with its stream
+    if seen and not ((renamed or reader.managed) and _may_be_anew(scene, reader.stream, read)):
         return reader
     # Asked anew: what was seen of the origin may be from before the last messages.
     copied = scene.ask(LastCopied(reader.stream, identity_of(reader.live)), reader.stream)
@@ -259,16 +259,22 @@ def recreated(scene: Scene, reader: Reader) -> Reader:
     if not isinstance(copied, Copied) or not copied.seq or not isinstance(info, dict):
         return reader
     younger = units.parse_time(info["created"]) > units.parse_time(copied.time)
-    if not younger and (there or copied.seq <= info["state"]["last_seq"]):
+    if seen is None:
+        another = younger or copied.seq > info["state"]["last_seq"]
+    else:  # servers' clocks differ: a durable that has delivered as much may well have delivered what was copied
+        now = scene.ask(ConsumerInfo(read), reader.stream)
+        another = younger and isinstance(now, dict) and copied.seq > ConsumerSeen(now).delivered
+    suffix = f"-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
+    if not another or target.key.name.endswith(suffix):
         return reader
     if renamed:
-        return replace(reader, old=read if there else None, anew=True)
-    name = f"{target.key.name}-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
+        return replace(reader, old=read if seen else None, anew=True)
+    name = f"{target.key.name}{suffix}"
     key = target.key._replace(name=name)
     wire = with_marker(key, {**target.wire, "name": name, "durable_name": name}, target.marker)
     wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
-    another = replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted)
-    return replace(another, old=read if there else None, anew=there)
+    reader = replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted)
+    return replace(reader, old=read if seen else None, anew=seen is not None)
 
 
 def _may_be_anew(scene: Scene, aggregate: Key, durable: Key) -> bool:

@@ -62,6 +62,8 @@ class Memory:
     copied: int = -1
     """The last sequence stored under the identity that is being left."""
     copied_since: int = 0
+    rested_at: int = 0
+    """The last sequence that was copied, as this process has seen itself when the old way came to rest."""
     purged: tuple[str, ...] = ()
     asked_at: int = 0
     """When a pause, or its end, was last requested."""
@@ -127,6 +129,10 @@ class Ground:
         """A step of somebody who knows no memory."""
         return replace(step, memory=self.memory) if step else None
 
+    def resting(self, at: int) -> Ground:
+        """The same, with that known."""
+        return replace(self, memory=replace(self.memory, rested_at=at))
+
     def wait(self, title: str, *, over: int = 0, **memory: Any) -> Wait:  # noqa: ANN401 - fields of Memory
         """Look again soon, and not later than the waiting is `over`, if that is known."""
         until = self.now + POLL
@@ -137,9 +143,11 @@ class Ground:
         entry = seen.data.get(part)
         if not is_entry(entry) or place_of(entry) != place_of(self.slot.wanted or self.slot.was):
             return {}
-        own, name = {"", *(key.name for key in self.slot.keys)}, durable_name(entry)
-        others = {durable_name(one) for one in copied_entries(self.view.config)}
-        return entry if name in own or name not in others else {}
+        own, name, live = {"", *(key.name for key in self.slot.keys)}, durable_name(entry), self.view.entry(self.slot)
+        others = [one for one in copied_entries(self.view.config) if one != live]
+        if identity_of(entry) in map(identity_of, others):
+            return {}
+        return entry if name in own or name not in map(durable_name, others) else {}
 
     def drained(self, key: Key, seen: ConsumerSeen) -> int | Step:
         """The next step towards a durable at rest; once it is, the last sequence that was copied."""

@@ -46,7 +46,7 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     data = {"start": still + 1, ENTRY: slot.wanted}
     if seen.unacknowledged and slot.retention == "workqueue":
         data["from"] = seen.data.get(ENTRY)  # what is copied is still there, and nobody else will take it away
-    return ground.note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
+    return ground.resting(still).note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
 
 
 def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:
@@ -95,7 +95,7 @@ def leave(ground: Ground, live: Config, key: Key) -> Step:
         start = found.seq + 1
     if slot.durable:
         left = {LEFT: live} if start and not detached(live) else {}
-        return enlist(ground, slot.durable, {"start": start, **left})
+        return enlist(ground.resting(start - 1), slot.durable, {"start": start, **left})
     title = f"read {slot.origin} without {key.name}"
     if queue or durable_name(slot.wanted):
         return ground.update(slot.wanted, title, final=True)

@@ -73,6 +73,8 @@ class Seen:
     """Until it is known not to have been refused."""
     doubted: int = 0
     """Since when looks do not count."""
+    behind: tuple[Read, ...] = ()
+    """What went back in them: a look without it says nothing about that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,13 @@ class Looking:
             seen = replace(seen if observation.failure else _written(seen, seen.sent), sent=None)
         behind = [read for read, fact in observation.facts.items() if _goes_back(seen, read, fact)]
         if behind and observation.now - (seen.doubted or observation.now) < PATIENCE:
-            doubting = replace(seen, doubted=seen.doubted or observation.now)
+            doubting = replace(seen, doubted=seen.doubted or observation.now, behind=tuple(behind))
             return Wait(observation.now + POLL, "a leader catches up", doubting)
         if observation.facts:
             believed = {key: known for key, known in seen.known.items() if key not in map(_about, behind)}
-            seen = _noted(replace(seen, known=believed, doubted=0), observation.facts)
+            if not seen.doubted or any(read in observation.facts for read in seen.behind):
+                seen = replace(seen, doubted=0, behind=())
+            seen = _noted(replace(seen, known=believed), observation.facts)
         step = self.machine.step(observation, seen.memory)
         if isinstance(step, Do):
             return replace(step, memory=replace(seen, memory=step.memory, sent=step.write))

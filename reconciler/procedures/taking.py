@@ -40,7 +40,8 @@ def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> Step:
     found = ground.copied(live)
     if isinstance(found, Ask):
         return found
-    return enlist(ground, target, {"from": live, "least": max(found.seq, _told(ground, live))})
+    least = max(found.seq, _told(ground, live))
+    return enlist(ground.resting(least), target, {"from": live, "least": least})
 
 
 def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> Step:
@@ -136,7 +137,8 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
             return still
         if still is not None and seen.data.get("start") != still + 1:
             data = {**seen.data, "start": still + 1}
-            return ground.note(target.key, seen.config, ATTACH, data, f"note that {target.key.name} begins at {still + 1}")
+            title = f"note that {target.key.name} begins at {still + 1}"
+            return ground.resting(still).note(target.key, seen.config, ATTACH, data, title)
     if means(seen.config) != means(target.wire):
         if live is not None and reads_through(live, target.key.name):
             if seen.data.get(ENTRY) != live:
@@ -170,7 +172,7 @@ def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | 
 def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | Step:
     """At most behind what is seen to be acknowledged or copied: a journal is a claim, and what it skips nobody gets."""
     slot, old = ground.slot, ground.view.consumer(ground.slot.old)
-    known = max(seen.floor, old.floor if old else 0)
+    known = max(seen.floor, old.floor if old else 0, ground.memory.rested_at)
     entries = (ground.view.entry(slot), slot.was, *(ground.known(seen, part) for part in (ENTRY, LEFT, "from")))
     for entry in entries:
         if start - 1 <= known:

@@ -159,6 +159,28 @@ async def test_a_forged_migration_skips_and_purges_nothing(
     assert (await place.stream_info("A"))["state"]["messages"] == 20 + MANY
 
 
+async def test_a_forged_migration_does_not_go_on_where_another_entry_stands(
+    command: Command, place: Wire, tmp_path: Path
+) -> None:
+    entries = "[{name: S, filterSubject: s.a}, {name: S, filterSubject: s.b, consumer: {name: c, serverManaged: true}}]"
+    origin = "kind: Stream\nmetadata: {name: S}\nspec: {subjects: [s.>]}"
+    file = written(tmp_path, origin, f"kind: Stream\nmetadata: {{name: A}}\nspec: {{sources: {entries}}}")
+    command("apply", "-f", file, "--yes")
+    await place.publish("s.b", 10)
+    await until(lambda: copied(place, 10), 60.0)
+    await place.expect("CONSUMER.PAUSE.S.c", {"pause_until": UNTIL})
+    await place.publish("s.b", 30)
+    await place.publish("s.a", 30)
+    await until(lambda: copied(place, 40), 60.0)
+    live = (await config_of(place, "A"))["sources"]
+    own, other = (next(one for one in live if ("consumer" in one) is through) for through in (True, False))
+    known = {"stream": "Stream/A", "entry": own, "from": other, "start": 70, "least": 69, "copied": 69, "until": UNTIL}
+    await mark(place, "S", "c", procedure=journal("migrate-source", "attach", **known))
+    command("apply", "-f", file, "--yes")
+    await place.expect("CONSUMER.PAUSE.S.c", {})
+    await until(lambda: copied(place, 70), 60.0)
+
+
 async def copied(wire: Wire, count: int) -> bool:
     return int((await wire.stream_info("A"))["state"]["messages"]) >= count
 

@@ -399,6 +399,18 @@ def test_an_origin_made_anew_is_read_through_a_new_durable(level: int) -> None:
     assert change.touches[0] != C
 
 
+@pytest.mark.parametrize("lacks", [0, 1, 2])
+def test_a_durable_of_an_origin_that_seems_younger_stays_where_it_may_have_delivered_what_was_copied(lacks: int) -> None:
+    """The clocks of servers differ; what was copied last may also be gone from the stream."""
+    wanted = manifests(origin(), copier(managed()))
+    there = world_of(wanted, level=5, subjects=("s.a", "s.a"))
+    there.settle()
+    there.server.streams["A"].born -= 10**9
+    there.server.streams["S"].born = there.server.now + 60 * 10**9
+    there.server.consumers["S", "c"].delivered -= lacks
+    assert bool(planned(wanted, there.server).changes) == (lacks > 0)
+
+
 def test_nobody_is_asked_about_an_origin_that_is_as_it_was() -> None:
     there = world(copier(managed()), level=4)
     asked = plan(manifests(origin(), copier(managed())), live_of(there.server), SYNC).questions

@@ -116,6 +116,37 @@ def test_what_only_grows_does_not_fall(goes_back: Fact) -> None:
     assert isinstance(_after(nothing, _OLD, {LOOK: goes_back}), Wait)
 
 
+@dataclass(frozen=True)
+class Twice(LetGo):
+    """Looks at one thing, and then at another one as well, as long as it takes."""
+
+    def step(self, observation: Observation, memory: Any) -> Step:
+        """The next thing to do."""
+        return (
+            Wait(NOW, "seen", memory)
+            if LAST in observation.facts
+            else Ask((LOOK, LAST) if observation.facts else (LOOK,), memory)
+        )
+
+
+LAST = LastCopied(S, "x > >")
+
+
+def test_a_look_at_something_else_does_not_begin_the_patience_anew() -> None:
+    """What a stream has copied may be gone from it for good: somebody has taken it."""
+    looking, memory, now = Looking(Twice(C)), None, NOW
+    titles = []
+    for copied in (20, *[0] * 9):
+        looks: tuple[dict[Read, Fact], ...] = ({}, {LOOK: _info()}, {LOOK: _info(), LAST: Copied(copied)})
+        for facts in looks:
+            step = looking.step(Observation(now, facts), memory)
+            assert isinstance(step, Ask | Wait)
+            memory = step.memory
+        titles.append(step.title if isinstance(step, Wait) else "")
+        now += PATIENCE // 4
+    assert titles == ["seen", *["a leader catches up"] * 4, *["seen"] * 5]
+
+
 def test_a_stream_and_what_was_copied_do_not_go_back_either() -> None:
     read, copied = StreamInfo(S), LastCopied(S, "x > >")
     entries = [{"name": "A", "consumer": {"name": "c", "deliver_subject": "d"}}]
