@@ -22,8 +22,7 @@ from reconciler.procedures.requests import Message, NextMessage
 
 DATA_LOSS = "data-loss"
 POSITION_LOSS = "position-loss"
-_REPLICAS = "replicas"
-_BY_NAME = (DATA_LOSS, POSITION_LOSS, _REPLICAS)
+_BY_NAME = (DATA_LOSS, POSITION_LOSS, "replicas")
 """What somebody may allow for a resource."""
 _DURABLE_LEVEL = 4
 """From it on the server itself keeps a durable for an entry that copies from a work queue or an interest stream."""
@@ -251,7 +250,7 @@ def fewer_replicas(wanted: Mapping[str, Any], live: Mapping[str, Any], key: Key)
     before, after = live.get("num_replicas", 1), wanted.get("num_replicas", 1)
     if after < before:
         way_out = f"allow it: `--allow replicas={key}` or the annotation `reconciler/allow: replicas`"
-        yield Reason(_REPLICAS, f"replicas would fall from {before} to {after}", way_out)
+        yield Reason("replicas", f"replicas would fall from {before} to {after}", way_out)
 
 
 def removed_filters(scene: Scene, key: Key, consumer: LiveConsumer, removed: tuple[str, ...]) -> Iterator[Reason]:
