@@ -78,12 +78,18 @@ def _lines(found: tuple[Unused, ...], least: int, now: int) -> Iterator[str]:
     for one in found:
         whose = f"owner {printable(one.owner)}" if one.owner else "nobody's"
         waits = f"{one.pending:,} messages wait for it" + (", which its stream keeps for it" if one.holds and one.pending else "")
-        last = ago(units.format_time(one.since), now)
-        yield f"{printable(str(one.key)):<{width}}  used {last}, {whose}, acknowledged to {one.floor:,}, {waits}"
+        yield f"{printable(str(one.key)):<{width}}  {_last(one, now)}, {whose}, acknowledged to {one.floor:,}, {waits}"
     yield f"{len(found)} unused for {units.format_duration(least)} or longer"
     if found:
         nobodys = "" if all(one.owner for one in found) else " (with `--adopt` where it is nobody's)"
         yield f"To delete one, declare it with `state: absent` and apply that{nobodys}."
+
+
+def _last(one: Unused, now: int) -> str:
+    since = ago(units.format_time(one.since), now)
+    if one.known:
+        return f"used {since}"
+    return f"{'used before its server was started last' if one.delivered else 'never used'}, made {since}"
 
 
 def _document(found: tuple[Unused, ...], least: int) -> Json:
@@ -91,7 +97,9 @@ def _document(found: tuple[Unused, ...], least: int) -> Json:
         {
             "key": str(one.key),
             "owner": one.owner or None,
-            "lastUsed": units.format_time(one.since),
+            "lastUsed": units.format_time(one.since) if one.known else None,
+            "delivered": one.delivered,
+            "since": units.format_time(one.since),
             "ackFloor": one.floor,
             "pending": one.pending,
             "keepsMessages": one.holds,

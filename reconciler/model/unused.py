@@ -1,9 +1,9 @@
 """Durables that nobody has used for long: a name on a stream is kept for ever, and on some streams so are its messages.
 
-Used means: something was delivered or acknowledged, somebody waits for messages, or listens. A server that was started since may
-have forgotten when that was, and says nothing then: what is left is when the durable was made.
+Used means: something was delivered or acknowledged, somebody waits for messages, or listens. A server that was started since has
+forgotten when that was: what is left is that something was delivered, and when the durable was made.
 
-Invariant: pure; what may be in use is not listed.
+Invariant: pure; what is in use just now is not listed, and what was used at a time that nobody knows is not called unused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer
+from reconciler.model.live import Live
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,11 @@ class Unused:
     owner: str
     """Empty: nobody's."""
     since: int
-    """The last sign of use, in nanoseconds since the epoch."""
+    """The last sign of use, or when it was made, in nanoseconds since the epoch."""
+    known: bool
+    """Whether it is known when it was used last."""
+    delivered: bool
+    """Whether anything was ever delivered to it."""
     floor: int
     """The stream's sequence up to which it has acknowledged everything."""
     pending: int
@@ -48,10 +52,7 @@ def _of_stream(live: Live, stream: Key) -> Iterator[Unused]:
             continue
         waiting = info.get("num_pending", 0) + info.get("num_ack_pending", 0)
         key = Key("Consumer", name, stream.name, stream.domain)
-        yield Unused(key, consumer.owner, _last_used(consumer), info["ack_floor"]["stream_seq"], waiting, holds)
-
-
-def _last_used(consumer: LiveConsumer) -> int:
-    info = consumer.info
-    signs = (info["created"], info["delivered"].get("last_active"), info["ack_floor"].get("last_active"))
-    return max(units.parse_time(sign) for sign in signs if sign)
+        signs = [sign for sign in (info["delivered"].get("last_active"), info["ack_floor"].get("last_active")) if sign]
+        since = max(map(units.parse_time, (info["created"], *signs)))
+        delivered = bool(signs) or info["delivered"]["consumer_seq"] > 0
+        yield Unused(key, consumer.owner, since, bool(signs), delivered, info["ack_floor"]["stream_seq"], waiting, holds)

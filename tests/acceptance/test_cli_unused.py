@@ -45,7 +45,8 @@ async def test_what_nobody_uses_is_listed_and_goes_by_its_name(server: Server, c
             ("Consumer/S/foreign", None, 3, True),
         ]
         said = command("unused", "--for", "2s").out
-        assert "Consumer/S/idle     used" in said
+        assert "Consumer/S/idle     never used, made " in said
+        assert {one["lastUsed"] for one in found["consumers"]} == {None}
         assert "owner default, acknowledged to 0, 3 messages wait for it, which its stream keeps for it" in said
         assert "2 unused for 2s or longer" in said
         waiting.cancel()
@@ -53,6 +54,10 @@ async def test_what_nobody_uses_is_listed_and_goes_by_its_name(server: Server, c
         allowed = [text.replace("metadata: {", "metadata: {annotations: {reconciler/allow: data-loss}, ") for text in gone]
         command("apply", "--adopt", "-f", written(tmp_path, *allowed, name="gone.yaml"), "--yes")
         assert command("unused", "--for", "2s", "-o", "json").json["consumers"] == []
+    server.restart()
+    said = command("unused", "--for", "2s").out
+    assert "Consumer/S/read" in said
+    assert "used before its server was started last, made " in said
 
 
 def made(name: str) -> dict[str, object]:
