@@ -11,10 +11,12 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from time import monotonic
 from typing import Any, Self
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 
 from tests.support.clock.until import SECONDS, glances
 
@@ -91,8 +93,9 @@ class Wire:
     async def publish(self, subject: str, count: int = 1, *, first: int = 0) -> list[int]:
         """Publish `first`, `first + 1`, … as payloads, wait for every ack, return the stored sequences in that order."""
         bodies = [str(number).encode() for number in range(first, first + count)]
-        sequences: list[int] = []
-        for start in range(0, count, IN_FLIGHT):
+        # The first one alone: until a cluster has told every server of new subjects, nobody listens (and nothing is stored).
+        sequences = [await self._first_heard(subject, bodies.pop(0))] if bodies else []
+        for start in range(0, len(bodies), IN_FLIGHT):
             batch = bodies[start : start + IN_FLIGHT]
             # Sent one after the other, so they are stored in order; only the waiting for the acks is concurrent.
             sequences += await asyncio.gather(*(self._publish_one(subject, body) for body in batch))
@@ -119,6 +122,16 @@ class Wire:
     def audit(self) -> AbstractAsyncContextManager[Audit]:
         """Collect the account's JetStream API requests, whoever sends them, until the block ends (but not this wire's INFO)."""
         return Audit(self).listening()
+
+    async def _first_heard(self, subject: str, body: bytes) -> int:
+        deadline = monotonic() + SECONDS
+        while True:
+            try:
+                return await self._publish_one(subject, body)
+            except NoRespondersError:
+                if monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.05)
 
     async def _publish_one(self, subject: str, body: bytes) -> int:
         ack = _object((await self.client.request(subject, body, timeout=TIMEOUT_SECONDS)).data)
