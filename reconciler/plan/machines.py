@@ -115,7 +115,7 @@ def _cannot_rewind(scene: Scene, difference: Difference, first: Message) -> Reas
     elif target.retention == "interest" and target.replicas > 1:
         why, way_out = "moving it back on a replicated interest stream can delete messages", "declare a second consumer"
     elif _too_early(difference.wanted, first):
-        why, way_out = "they lie before optStartTime", ""
+        why, way_out = "they lie before optStartTime", "declare a second consumer that starts before them"
     else:
         return None
     return _loss(first, why, way_out)
@@ -128,8 +128,7 @@ def _too_early(wanted: Mapping[str, Any], first: Message) -> bool:
 
 def _loss(first: Message, why: str, way_out: str) -> Reason:
     message = f"messages stored for the new filters, from sequence {first.seq:,} on, would be skipped: {why}"
-    allow = "or accept it by name with `reconciler/allow: position-loss`"
-    return Reason("position-loss", message, f"{way_out}, {allow}" if way_out else allow.removeprefix("or "))
+    return Reason("position-loss", message, f"{way_out}, or accept it by name with `reconciler/allow: position-loss`")
 
 
 def _delivered_again(scene: Scene, difference: Difference, start: int) -> int:

@@ -86,6 +86,15 @@ class Guarded:
         assert all(reason["wayOut"] for change in ended["changes"] for reason in change["explanations"])
         return {key: codes for key, codes in said.items() if codes} | {"": set(ended["refused"])}
 
+    async def offered(self, *documents: str, flags: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+        """As `refused`: the ways out by key and code, those of the whole pass under ''."""
+        async with cluster_audit(self.wire, self.cluster) if self.cluster else self.wire.audit() as audit:
+            ended = self.apply(*documents, flags=flags, code=3)
+        assert audit.subjects(US)
+        assert audit.writes(US) == []
+        said = {change["key"]: change["explanations"] for change in ended["changes"]} | {"": ended["refusals"]}
+        return {key: {each["code"]: each["wayOut"] for each in reasons} for key, reasons in said.items() if reasons}
+
     async def twin(self, of: str, name: str = "TWIN") -> None:
         """A stream like ours with as many messages, of nobody."""
         config = {**(await self.wire.stream_info(of))["config"], "name": name, "subjects": [f"{name}.>"], "metadata": {}}
