@@ -21,11 +21,11 @@ from reconciler.cli.commands import COMMANDS
 from reconciler.cli.exitcodes import MEANINGS
 from reconciler.manifests.loader import Loader
 from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
-from reconciler.model.topology_views import declared_topology
 from reconciler.observe.metrics import Metrics
 from reconciler.plan.display import yaml_path
 from reconciler.plan.hazards import HAZARDS
 from reconciler.render.graph_svg import svg
+from reconciler.sources.graph.views import declared_topology
 from tools.chart_readme import CHART, readme
 from tools.dashboard.grafana import dashboard
 from tools.dashboard.picture import drawn

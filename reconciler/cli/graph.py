@@ -18,14 +18,14 @@ from reconciler.cli.session import Session, session_of
 from reconciler.errors import ReconcilerError
 from reconciler.jetstream.reader import JetStreamReader
 from reconciler.model.live import EVERY_STREAM
-from reconciler.model.topology import Topology
-from reconciler.model.topology_live import live_topology, needed
-from reconciler.model.topology_views import declared_topology, told_topology
 from reconciler.model.wanted import Wanted
 from reconciler.render.graph_dot import dot
 from reconciler.render.graph_mermaid import mermaid, too_large
 from reconciler.render.graph_svg import svg
 from reconciler.render.graph_words import EMPTY
+from reconciler.sources.graph.live import live_topology, needed
+from reconciler.sources.graph.topology import Topology
+from reconciler.sources.graph.views import declared_topology, told_topology
 
 app = typer.Typer(add_completion=False)
 

@@ -18,8 +18,8 @@ from reconciler.engine.state import State
 from reconciler.model.identity import Key
 from reconciler.model.live import EVERY_STREAM
 from reconciler.plan.change import Action, Author, Cause, Change
-from reconciler.procedures.kick_source import KickSource
 from reconciler.procedures.machine import Done
+from reconciler.sources.kick import KickSource
 
 _MADE = (Action.CREATE, Action.RECREATE)
 _DRIFTS = (Cause.DRIFT, Cause.MISSING)

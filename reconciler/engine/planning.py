@@ -22,9 +22,12 @@ from reconciler.plan.change import NO_MEMORY, Memory, Plan, Rules
 from reconciler.plan.plan import plan as plan_of
 from reconciler.plan.scope import touched_by
 from reconciler.procedures.requests import Fact, Read, Unanswered
+from reconciler.sources.aspect import SOURCES
 
 log = structlog.get_logger(__name__)
 
+ASPECTS = (SOURCES,)
+"""What the planner is handed, in this order."""
 ROUNDS = 3
 """An answer may lead to another question, but not for ever."""
 _INLINE = 2_000
@@ -61,8 +64,8 @@ async def plan_from(  # noqa: PLR0913, PLR0917 - all that a plan is made of
 
     async def plan() -> Plan:
         if aside:  # a hundred thousand resources take seconds, and whoever renews the lease needs this loop meanwhile
-            return await asyncio.to_thread(plan_of, desired, live, rules, memory, scope)
-        return plan_of(desired, live, rules, memory, scope)
+            return await asyncio.to_thread(plan_of, desired, live, rules, memory, scope, aspects=ASPECTS)
+        return plan_of(desired, live, rules, memory, scope, aspects=ASPECTS)
 
     found = await plan()
     rounds = 0

@@ -18,13 +18,13 @@ from reconciler.errors import Refused
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
 from reconciler.model.normal import normal_source
-from reconciler.model.source_health import SourceState
-from reconciler.model.source_symptoms import StallCause
-from reconciler.model.topology import Mode
 from reconciler.model.units import SECOND
 from reconciler.plan.change import Action, Cause, Change
 from reconciler.plan.scene import Scene
-from reconciler.procedures.kick_source import KickSource
+from reconciler.sources.graph.topology import Mode
+from reconciler.sources.health import SourceState
+from reconciler.sources.kick import KickSource
+from reconciler.sources.symptoms import StallCause
 
 AFTER = (8, 30, 120)
 """Seconds of a stall after which it is kicked for the first, the second and the last time."""

@@ -20,12 +20,12 @@ from reconciler.model.flow import copies
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
 from reconciler.model.seen import mark_of
-from reconciler.model.source_health import NO_HISTORY, PATIENCE, History, SourceHealth, SourceState, judge
-from reconciler.model.source_look import UNASKED, Answer, Entrance, Look, Position, entrances
-from reconciler.model.source_moves import Incident, Trail, leap, wants_origin
-from reconciler.model.source_symptoms import found
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, LastCopied, Read, StreamInfo
+from reconciler.sources.health import NO_HISTORY, PATIENCE, History, SourceHealth, SourceState, judge
+from reconciler.sources.incidents import Incident, Trail, leap, wants_origin
+from reconciler.sources.look import UNASKED, Answer, Entrance, Look, Position, entrances
+from reconciler.sources.symptoms import found
 
 log = structlog.get_logger(__name__)
 

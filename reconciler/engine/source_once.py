@@ -16,8 +16,8 @@ from reconciler.model.desired import Declared, Desired, Durable
 from reconciler.model.identity import Key, Location
 from reconciler.model.live import Live, LiveConsumer
 from reconciler.model.normal import packed
-from reconciler.model.source_health import SourceState
 from reconciler.model.units import SECOND
+from reconciler.sources.health import SourceState
 
 _BETWEEN = 3.0
 _PATIENCE = 2 * SECOND

@@ -20,10 +20,10 @@ from reconciler.engine.source_kicks import Kicks
 from reconciler.engine.source_looks import Looks, Source
 from reconciler.engine.state import State
 from reconciler.model.identity import Key
-from reconciler.model.source_health import HELD_UP, SourceHealth, SourceState
-from reconciler.model.source_symptoms import StallCause
-from reconciler.procedures.kick_source import KickSource
 from reconciler.render.sources import source_row
+from reconciler.sources.health import HELD_UP, SourceHealth, SourceState
+from reconciler.sources.kick import KickSource
+from reconciler.sources.symptoms import StallCause
 
 INTERVAL = 3.0
 """Seconds from one look to the next: three of them within the time in which a stall has to be noticed."""

@@ -23,10 +23,10 @@ from prometheus_client import (
 
 from reconciler import __version__
 from reconciler.model.identity import KINDS
-from reconciler.model.source_health import SourceState
-from reconciler.model.source_symptoms import StallCause
 from reconciler.plan.change import Action
 from reconciler.render.status import Condition
+from reconciler.sources.health import SourceState
+from reconciler.sources.symptoms import StallCause
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OK = "ok"

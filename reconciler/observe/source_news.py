@@ -13,12 +13,12 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.model.source_health import HELD_UP, SourceHealth, SourceState
-from reconciler.model.source_look import Entrance
-from reconciler.model.source_moves import Incident
 from reconciler.observe.metrics import SOURCE_CAUSES, SOURCE_STATES, Metrics, cause_label, set_all
 from reconciler.observe.wording import filled
 from reconciler.render.sources import origin_shown
+from reconciler.sources.health import HELD_UP, SourceHealth, SourceState
+from reconciler.sources.incidents import Incident
+from reconciler.sources.look import Entrance
 
 Tell = Callable[..., None]
 """`observe.telemetry`'s way to an event: type, message, key, and its data."""

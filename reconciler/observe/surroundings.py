@@ -16,10 +16,10 @@ from reconciler.model import units
 from reconciler.model.generation import Generation
 from reconciler.model.identity import Key
 from reconciler.model.live import Server
-from reconciler.model.source_health import SourceState
 from reconciler.observe.pools import pool_rows
 from reconciler.observe.telemetry import PassReport
 from reconciler.plan.change import Reason
+from reconciler.sources.health import SourceState
 
 Json = dict[str, Any]
 _PROBLEMS = 1000

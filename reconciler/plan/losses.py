@@ -238,7 +238,7 @@ def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:
     found: dict[tuple[str, str], set[bytes]] = {}
     for entry in normal.get("sources") or ():
         if "consumer" in entry or detached(entry):
-            continue  # these are handed over, see `plan.sourcing`
+            continue  # these are handed over, see `sources.change`
         origin = (entry["name"], (entry.get("external") or {}).get("api", ""))
         parts = [entry.get(part) for part in ("filter_subject", "subject_transforms")]
         found.setdefault(origin, set()).add(canonical(parts))

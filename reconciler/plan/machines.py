@@ -25,16 +25,15 @@ from reconciler.procedures.consumer import (
     REWINDABLE,
     ConsumerSeen,
     ConsumerTarget,
+    caught_up_in,
     expected_duplicates,
     promised_duplicates,
 )
-from reconciler.procedures.drain import way_to_resume
 from reconciler.procedures.filter_add import FilterAdd
-from reconciler.procedures.ground import migrating_for
 from reconciler.procedures.holds import HOLD_PREFIX, hold_key, proven
 from reconciler.procedures.let_go import LetGo
 from reconciler.procedures.machine import Procedure
-from reconciler.procedures.pausing import paused_by_person
+from reconciler.procedures.pause import paused_by_person, way_to_resume
 from reconciler.procedures.recreate_consumer import RecreateConsumer
 from reconciler.procedures.requests import Message, NextMessage, StreamInfo
 from reconciler.procedures.restore_consumer import RestoreConsumer
@@ -171,7 +170,7 @@ def pause_differs(scene: Scene, difference: Difference) -> bool:
 def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Change) -> Change:
     """The rest of a procedure that was interrupted, towards what the manifest says now."""
     target = _target(scene, change, promised_duplicates(journal))
-    if aggregate := migrating_for(journal):
+    if aggregate := caught_up_in(journal):
         return _caught_up(scene, aggregate, change)
     machine = resume(target, seen.info) if seen.marker.journal else RecreateConsumer(target)
     if machine is None:
@@ -185,7 +184,7 @@ def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Cha
 
 
 def _caught_up(scene: Scene, aggregate: str, change: Change) -> Change:
-    """A change of how a stream copies takes it along to its end (see `plan.sourcing`); without that stream it is let go."""
+    """A change of how a stream copies takes it along to its end (see `sources.change`); without that stream it is let go."""
     stream = Key.parse(aggregate)
     if stream in scene.streams or stream in scene.live.streams or scene.live.why_unknown(stream):
         message = f"it is in the middle of a change of how {aggregate} copies, which cannot go on"

@@ -13,7 +13,8 @@ from reconciler.model.common import DEFAULT_INTENT, State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer
-from reconciler.plan import guard, limits, moves, sourcing
+from reconciler.plan import guard, limits, moves
+from reconciler.plan.aspect import Aspect
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules, not_seen
 from reconciler.plan.decide import create, decide
 from reconciler.plan.display import in_short
@@ -29,7 +30,15 @@ from reconciler.plan.scope import Part, everything, part_of, touched_by
 from reconciler.procedures.move_subject import MoveSubject
 
 
-def plan(desired: Desired, live: Live, rules: Rules, memory: Memory = NO_MEMORY, scope: frozenset[Key] | None = None) -> Plan:
+def plan(  # noqa: PLR0913 - what a plan is made of
+    desired: Desired,
+    live: Live,
+    rules: Rules,
+    memory: Memory = NO_MEMORY,
+    scope: frozenset[Key] | None = None,
+    *,
+    aspects: Iterable[Aspect],
+) -> Plan:
     """Everything that has to change, in a safe order, with what may not be changed and why.
 
     With a `scope` (keys of any kind), only the changes of the streams behind these keys and of their consumers, moves of
@@ -42,12 +51,14 @@ def plan(desired: Desired, live: Live, rules: Rules, memory: Memory = NO_MEMORY,
     found = _changes(scene, _streams(scene))
     part = _part(scene, scope, found)
     found = _remade(scene, part, [*found, *_changes(scene, _consumers(scene, part.near))])
-    found = [_known(scene, change) for change in sourcing.resolve(scene, scene.streams if part.everything else part.near, found)]
+    for aspect in aspects:
+        near = scene.streams if part.everything else part.near
+        found = [_known(scene, change) for change in aspect.resolve(scene, near, found)]
     differing = sum(map(part.has, found))
     prune = part.everything or rules.policy == "sync"
     found += removed_streams(scene, part.pruned)
     gone = removed_consumers(scene, part.near, prune=prune)
-    found += sourcing.without_members(found, gone)
+    found += _not_part_of(found, gone)
     found += removed_durables(scene, found)
     found += _pools(scene, part)
     wanted = [change for change in found if permits(rules.policy, change)]
@@ -139,6 +150,12 @@ def _known(scene: Scene, change: Change) -> Change:
     if reason is None or change.action is Action.BLOCKED:
         return change
     return change.blocked(not_seen(f"what it depends on could not be read: {reason}", change.key.live_key))
+
+
+def _not_part_of(changes: Iterable[Change], others: Iterable[Change]) -> list[Change]:
+    """The other changes, but those of consumers that are part of a change of a stream, be it blocked."""
+    members = {key for change in changes if change.key.is_stream for key in change.touches}
+    return [change for change in others if change.key not in members]
 
 
 def _pools(scene: Scene, part: Part) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
 from reconciler.plan.change import Memory, Rules
-from reconciler.procedures.ground import migrating_for
+from reconciler.procedures.consumer import caught_up_in
 from reconciler.procedures.requests import Fact, Read, Unanswered
 
 Seen = LiveStream | LiveConsumer
@@ -133,7 +133,7 @@ class Scene:
 
 def _reader_of(marker: Marker) -> Key | None:
     """The stream that a marker says a durable is kept for; None for every other consumer, and where somebody damaged it."""
-    named = marker.source or migrating_for(marker.journal)
+    named = marker.source or caught_up_in(marker.journal)
     try:
         return Key.parse(named).stream_key if named else None
     except ValueError:

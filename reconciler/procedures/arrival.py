@@ -26,7 +26,7 @@ from reconciler.procedures.consumer import (
 )
 from reconciler.procedures.holds import hold_key, proven_since
 from reconciler.procedures.machine import Ask, Do, Step
-from reconciler.procedures.pausing import FRESH, Memory, hold_still, release
+from reconciler.procedures.pause import FRESH, Memory, hold_still, release
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,

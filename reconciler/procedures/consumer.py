@@ -235,6 +235,14 @@ def journal_data(journal: Journal | None) -> Config:
     return data if isinstance(data, dict) else {}
 
 
+def caught_up_in(journal: Journal | None) -> str:
+    """The stream whose change a consumer is caught up in; empty for none, and where somebody damaged the journal."""
+    try:
+        return str(Key.parse(journal_data(journal)["stream"]).stream_key)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return ""
+
+
 def promised_duplicates(journal: Journal) -> int:
     """What the plan that began this procedure has said; nothing when somebody damaged it."""
     promised = journal_data(journal).get(DUPLICATES)

@@ -29,7 +29,7 @@ from reconciler.procedures.consumer import (
     new_filters,
 )
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
-from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, lapsed, paused_by_person, release
+from reconciler.procedures.pause import FRESH, Memory, give_up, hold_still, lapsed, paused_by_person, release
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,

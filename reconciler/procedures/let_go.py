@@ -10,8 +10,8 @@ from typing import Any
 
 from reconciler.model.identity import Key
 from reconciler.procedures.consumer import ConsumerSeen
-from reconciler.procedures.drain import let_go
 from reconciler.procedures.machine import Abort, Ask, Description, Done, Observation, Step
+from reconciler.procedures.pause import let_go
 from reconciler.procedures.requests import ConsumerInfo
 
 NAME = "let-go"

@@ -19,7 +19,7 @@ from reconciler.procedures import arrival
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode
 from reconciler.procedures.holds import RECREATE, create_hold, held_at, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
-from reconciler.procedures.pausing import FRESH, Memory, give_up, hold_still, paused_by_person
+from reconciler.procedures.pause import FRESH, Memory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,

@@ -22,7 +22,7 @@ from reconciler.procedures import arrival
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
 from reconciler.procedures.holds import create_hold, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
-from reconciler.procedures.pausing import FRESH, Memory
+from reconciler.procedures.pause import FRESH, Memory
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.model.topology import Edge, Topology
 from reconciler.render.graph_words import (
     COLOURS,
     edge_lines,
@@ -18,6 +17,7 @@ from reconciler.render.graph_words import (
     reader_lines,
     reader_tooltip,
 )
+from reconciler.sources.graph.topology import Edge, Topology
 
 
 def dot(topology: Topology) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from reconciler.model.topology import Topology
 from reconciler.render.graph_words import COLOURS, edge_lines, node_lines, places, reader_lines
+from reconciler.sources.graph.topology import Topology
 
 _PLAIN = re.compile(r"[A-Za-z0-9 .,>+…→]|(?<=[A-Za-z0-9])[_-](?=[A-Za-z0-9])|:(?= )")
 MOST_EDGES, MOST_TEXT = 500, 50_000

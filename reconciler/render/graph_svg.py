@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from reconciler.model.topology import Edge, Mode, Topology
 from reconciler.render.graph_layout import LINE, Box, Layout, Link, Path, Place, layout
 from reconciler.render.graph_widths import text_width
 from reconciler.render.graph_words import (
@@ -24,6 +23,7 @@ from reconciler.render.graph_words import (
     reader_tooltip,
     summary,
 )
+from reconciler.sources.graph.topology import Edge, Mode, Topology
 
 _NAME, _SMALL = 12.0, 10.0
 _PAD = 10.0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.model.source_health import SourceState
-from reconciler.model.topology import IMPORTED, Edge, Node, Reader, Topology
 from reconciler.render.values import counted, printable
+from reconciler.sources.graph.topology import IMPORTED, Edge, Node, Reader, Topology
+from reconciler.sources.health import SourceState
 
 LONGEST = 36
 """Characters of a line."""

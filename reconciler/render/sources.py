@@ -9,9 +9,9 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.model.source_health import SourceHealth
-from reconciler.model.source_look import Entrance
-from reconciler.model.topology import IMPORTED
+from reconciler.sources.graph.topology import IMPORTED
+from reconciler.sources.health import SourceHealth
+from reconciler.sources.look import Entrance
 
 Json = dict[str, Any]
 

@@ -11,8 +11,8 @@ from typing import Any
 from rich.text import Text
 
 from reconciler.model import units
-from reconciler.model.source_health import SourceState
 from reconciler.render.values import printable
+from reconciler.sources.health import SourceState
 
 Json = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from reconciler.model.identity import API_VERSION, Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.normal import Config, digest, normal_consumer, normal_stream
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Plan
-from reconciler.procedures.drain import resuming
+from reconciler.procedures.pause import resuming
 from reconciler.render.phrases import headline
 from reconciler.render.values import printable
 

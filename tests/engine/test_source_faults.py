@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.engine.source_looks import Looks
 from reconciler.model.identity import Key
-from reconciler.model.source_health import SourceState
 from reconciler.procedures.requests import Absent, Read, StreamInfo
+from reconciler.sources.health import SourceState
 from tests.support.values.build import NOW, desired, marked, stream, stream_info
 
 ONE, TWO = stream("ONE", {"sources": [{"name": "O"}]}), stream("TWO", {"sources": [{"name": "O"}]})

@@ -20,8 +20,8 @@ from reconciler.model.marker import DEAD_LETTER, Marker
 from reconciler.model.residue import Residue
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Rules
-from reconciler.plan.plan import plan
 from tests.support.values import build
+from tests.support.values.planned import plan
 
 S = 10**9
 VALIDATOR = jsonschema.Draft7Validator(schema())

@@ -18,12 +18,12 @@ from reconciler.model.live import Server as ServerFacts
 from reconciler.model.marker import Marker
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
-from reconciler.plan.plan import plan
 from tests.support.account.wire import Wire
 from tests.support.server.process import Server
 from tests.support.values import build
 from tests.support.values.export_cases import CONSUMERS, STREAMS
 from tests.support.values.manifests import load
+from tests.support.values.planned import plan
 
 pytestmark = pytest.mark.differs
 

@@ -14,8 +14,8 @@ from reconciler.manifests.nack_fields import NACK_VERSION
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Location
 from reconciler.plan.change import Action, Rules
-from reconciler.plan.plan import plan
 from tests.support.values.build import consumer_info, desired, live, stream_info
+from tests.support.values.planned import plan
 
 S = 10**9
 YEAR = 365 * 24 * 3600 * S

@@ -15,9 +15,9 @@ from reconciler.model.identity import Key, Location
 from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.live import Server as ServerFacts
 from reconciler.plan.change import Action, Rules
-from reconciler.plan.plan import plan
 from tests.support.account.wire import Wire
 from tests.support.server.process import Server
+from tests.support.values.planned import plan
 
 pytestmark = pytest.mark.differs
 

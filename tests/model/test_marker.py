@@ -15,11 +15,11 @@ from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.marker import DEAD_LETTER, NO_MARKER, PARTS, Journal, Marker, read_marker, with_mark
 from reconciler.model.residue import Residue
 from reconciler.plan.change import Action, Rules
-from reconciler.plan.plan import plan
 from reconciler.procedures.machine import Ask, Observation, Procedure
 from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, Fact, Message, NextMessage, Read, StreamInfo
 from reconciler.render.status import remembered
 from tests.support.values.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 NAME = "Consumer/S/c"
 DEEP = "[" * 2000 + "]" * 2000

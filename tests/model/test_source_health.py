@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from reconciler.model import units
 from reconciler.model.identity import Key
 from reconciler.model.marker import PAUSE_UNTIL, PROCEDURE
-from reconciler.model.source_health import HELD_UP, NO_HISTORY, PATIENCE, History, SourceHealth, judge
-from reconciler.model.source_look import UNASKED, Answer, Entrance, Look
-from reconciler.model.source_moves import Incident
 from reconciler.model.sourcing import placeholder
-from reconciler.model.topology import Mode
 from reconciler.model.units import SECOND
+from reconciler.sources.graph.topology import Mode
+from reconciler.sources.health import HELD_UP, NO_HISTORY, PATIENCE, History, SourceHealth, judge
+from reconciler.sources.incidents import Incident
+from reconciler.sources.look import UNASKED, Answer, Entrance, Look
 
 AGGREGATE, ORIGIN, DURABLE = Key("Stream", "A"), Key("Stream", "S"), Key("Consumer", "c", "S")
 ENTRY = {"name": "S", "consumer": {"name": "c", "deliver_subject": "d"}}

@@ -11,14 +11,14 @@ import pytest
 from reconciler.manifests.loader import Loader
 from reconciler.model.identity import Key
 from reconciler.model.live import EVERY_STREAM, Live
-from reconciler.model.source_health import SourceHealth, SourceState
-from reconciler.model.source_look import Entrance
-from reconciler.model.source_symptoms import StallCause
-from reconciler.model.topology import Edge, Mode, Topology, arranged
-from reconciler.model.topology_live import live_topology, needed
-from reconciler.model.topology_views import declared_topology, told_topology
 from reconciler.model.wanted import Wanted
 from reconciler.render.sources import source_row
+from reconciler.sources.graph.live import live_topology, needed
+from reconciler.sources.graph.topology import Edge, Mode, Topology, arranged
+from reconciler.sources.graph.views import declared_topology, told_topology
+from reconciler.sources.health import SourceHealth, SourceState
+from reconciler.sources.look import Entrance
+from reconciler.sources.symptoms import StallCause
 from tests.support.values import build
 from tests.support.values.manifests import load
 from tests.support.values.topologies import edge, key, many, topology

@@ -19,11 +19,11 @@ from reconciler.observe.http import HttpServer, _rendered
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.renderings import Pieces, Renderings, at_once
 from reconciler.plan.change import Rules
-from reconciler.plan.plan import plan
 from tests.support.clock.until import SECONDS
 from tests.support.daemon.controls import Daemon
 from tests.support.daemon.readers import reading
 from tests.support.values.build import consumer, desired, live, stream
+from tests.support.values.planned import plan
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 MANY = 1000

@@ -10,8 +10,8 @@ from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
 from reconciler.plan.change import Action, Cause, Change, Memory, Plan, Rules
-from reconciler.plan.plan import plan
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 RULES = Rules()
 ORDERS = stream("ORDERS", {"subjects": ["orders.>"], "maxAge": "7d"})

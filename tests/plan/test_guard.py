@@ -13,9 +13,9 @@ from reconciler.model.marker import Journal, Marker
 from reconciler.model.units import format_time
 from reconciler.plan import guard
 from reconciler.plan.change import Action, Change, Mass, Memory, Plan, Rules
-from reconciler.plan.plan import plan
 from reconciler.procedures.requests import Absent, Message, NextMessage
 from tests.support.values.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 SYNC = Rules(policy="sync")
 MANY = [stream(f"S{number:02}", {"maxMsgs": 10}) for number in range(20)]

@@ -11,8 +11,8 @@ from reconciler.engine.dependencies import Failures
 from reconciler.model.identity import Key
 from reconciler.model.live import Live
 from reconciler.plan.change import Action, Plan, Rules
-from reconciler.plan.plan import plan
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 Readers = Mapping[str, list[str]]
 

@@ -14,8 +14,8 @@ from reconciler.model.fields import table
 from reconciler.model.normal import default_duplicate_window
 from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Action, Rules
-from reconciler.plan.plan import plan
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 COUNT = st.integers(1, 10**6)
 NANOSECONDS = st.integers(10**9, 10**15)

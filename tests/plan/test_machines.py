@@ -13,10 +13,10 @@ from reconciler.model.live import Live
 from reconciler.model.marker import Journal, Marker, read_marker
 from reconciler.model.residue import Residue
 from reconciler.plan.change import Action, Change, Memory, Plan, Rules
-from reconciler.plan.plan import plan
 from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import Absent, Message, NextMessage, StreamInfo, Unanswered
 from tests.support.values.build import OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 ORDERS = stream("ORDERS", {"subjects": ["orders.>"]})
 ONE = consumer("ORDERS", "billing", {"filterSubjects": ["orders.a"]})

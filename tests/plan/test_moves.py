@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from reconciler.plan.change import Action, Plan, Rules
-from reconciler.plan.plan import plan
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 OLD = stream("OLD", {"subjects": ["a", "b"]})
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from reconciler.model.desired import Desired
 from reconciler.plan.change import NO_MEMORY, Plan, Rules
 from reconciler.plan.order import waves
-from reconciler.plan.plan import plan
 from reconciler.plan.scene import Scene
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 EVENTS = stream("EVENTS", {"subjects": ["e.>"]})
 AGGREGATE = stream("AGGREGATE", {"sources": [{"name": "EVENTS"}]})

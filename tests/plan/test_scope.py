@@ -18,11 +18,11 @@ from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream, Patch
 from reconciler.model.marker import Journal, Marker
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Rules
-from reconciler.plan.plan import plan
 from reconciler.procedures.move_subject import MoveSubject
 from reconciler.procedures.requests import Absent, Fact, Message, NextMessage, Read, Unanswered
 from tests.support.choice import examples
 from tests.support.values.build import NOW, OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 STREAMS = ("A", "B", "C")
 CONSUMERS = ("x", "y", "z")

@@ -15,10 +15,10 @@ from reconciler.model.live import EVERY_STREAM
 from reconciler.model.marker import Marker, read_marker
 from reconciler.model.sourcing import durables_read
 from reconciler.plan.change import Action, Cause, Change, Plan, Rules
-from reconciler.plan.plan import plan
-from reconciler.procedures.migrate_source import MigrateSource
 from reconciler.procedures.requests import LastCopied, StreamInfo, Unanswered, UpdateConsumer
+from reconciler.sources.migration.migrate import MigrateSource
 from tests.support.values.build import consumer, stream
+from tests.support.values.planned import plan
 from tests.support.world.declared import RETENTIONS, copier, managed, origin, own, plain, user
 from tests.support.world.driver import Crash
 from tests.support.world.keeper import SYNC, Keeper, Killed, live_of, manifests, planned

@@ -14,10 +14,10 @@ from reconciler.model.residue import Residue
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
-from reconciler.plan.plan import plan
 from reconciler.plan.scope import touched_by
 from reconciler.render.text import change_lines
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 RULES = Rules()
 SYNC = Rules(policy="sync")

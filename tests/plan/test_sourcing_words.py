@@ -11,9 +11,9 @@ from reconciler.model.marker import Marker
 from reconciler.model.sourcing import DELIVERED, with_durables
 from reconciler.plan.change import Change, Rules
 from reconciler.plan.diff import fields
-from reconciler.plan.plan import plan
 from reconciler.render.text import change_lines
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
+from tests.support.values.planned import plan
 
 A = Key("Stream", "A")
 S = stream("S", {"subjects": ["s.>"]})

@@ -11,9 +11,9 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import Journal, Marker
 from reconciler.model.units import format_time
 from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, deadline
-from reconciler.procedures.drain import QUIET, Held, hold
 from reconciler.procedures.machine import Abort, Do, Wait
 from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
+from reconciler.sources.migration.drain import QUIET, Held, hold
 from tests.support.values.build import NOW
 
 KEY = Key("Consumer", "c", "S")

@@ -13,10 +13,8 @@ from reconciler.model.marker import Journal, Marker
 from reconciler.model.normal import canonical
 from reconciler.model.sourcing import identity_of
 from reconciler.procedures.consumer import ConsumerSeen
-from reconciler.procedures.drain import PATIENCE
-from reconciler.procedures.ground import RESTS, Ground, Memory
-from reconciler.procedures.leaving import settle
 from reconciler.procedures.machine import Do, Wait
+from reconciler.procedures.pause import PATIENCE
 from reconciler.procedures.requests import (
     ConsumerInfo,
     Copied,
@@ -27,7 +25,9 @@ from reconciler.procedures.requests import (
     Read,
     StreamInfo,
 )
-from reconciler.procedures.slots import Slot, View
+from reconciler.sources.migration.detach import settle
+from reconciler.sources.migration.pairs import Slot, View
+from reconciler.sources.migration.step import RESTS, Ground, Memory
 from tests.support.values.build import NOW
 from tests.support.world.sources import PLAIN, A, S, durable, through
 

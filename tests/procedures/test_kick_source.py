@@ -10,9 +10,9 @@ import pytest
 
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import detached, placeholder
-from reconciler.procedures.kick_source import PATIENCE, KickSource
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Wait
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo, UpdateStream
+from reconciler.sources.kick import PATIENCE, KickSource
 
 A, C = Key("Stream", "A"), Key("Consumer", "c", "S")
 ENTRY: dict[str, Any] = {"name": "S", "consumer": {"name": "c", "deliver_subject": "d"}}

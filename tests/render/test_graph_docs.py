@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from reconciler.manifests.loader import Loader
-from reconciler.model.topology_views import declared_topology
 from reconciler.render.graph_mermaid import mermaid
+from reconciler.sources.graph.views import declared_topology
 
 PAGE = Path(__file__).parents[2] / "docs" / "graph.md"
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reconciler.model.identity import Key
-from reconciler.model.topology import Mode, Reader, Topology
 from reconciler.render.graph_svg import svg
 from reconciler.render.graph_widths import text_width
+from reconciler.sources.graph.topology import Mode, Reader, Topology
 from tests.support.values.topologies import NASTY, edge, key, many, nasty, topology
 
 SVG = "{http://www.w3.org/2000/svg}"

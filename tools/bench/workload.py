@@ -25,8 +25,8 @@ from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.live import Live, Server
 from reconciler.plan.change import Rules
-from reconciler.plan.plan import plan
 from reconciler.procedures.requests import CreateConsumer, CreateStream
+from tests.support.values.planned import plan
 
 CLIENT = "bench"
 IN_FLIGHT = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.model.identity import Key
-from reconciler.model.topology import IMPORTED, Edge, Mode, Node, Reader, Topology, arranged
+from reconciler.sources.graph.topology import IMPORTED, Edge, Mode, Node, Reader, Topology, arranged
 
 NASTY = (
     '"quote"',

@@ -17,7 +17,6 @@ from reconciler.model.identity import Key
 from reconciler.model.live import Live, LiveConsumer, LiveStream, Server
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import NO_MEMORY, Action, Change, Memory, Plan, Rules
-from reconciler.plan.plan import plan as plan_of
 from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait
 from reconciler.procedures.requests import (
@@ -37,6 +36,7 @@ from reconciler.procedures.requests import (
     changed_by,
 )
 from tests.support.values.build import desired
+from tests.support.values.planned import plan as plan_of
 from tests.support.world.driver import NO_CRASH, Crash
 from tests.support.world.server import ModelServer
 from tests.support.world.sources import SourceWorld

@@ -17,9 +17,9 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
 from reconciler.plan.change import NO_MEMORY, Memory
-from reconciler.procedures.kick_source import KickSource
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.requests import DeleteConsumer
+from reconciler.sources.kick import KickSource
 from tests.support.values.build import consumer, stream
 from tests.support.world.consumers import STREAM, C, World
 from tests.support.world.declared import copier, managed, origin

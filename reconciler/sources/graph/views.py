@@ -1,4 +1,4 @@
-"""The topology as it is declared, and as a daemon tells it; `model.topology_live` reads it off a server.
+"""The topology as it is declared, and as a daemon tells it; `sources.graph.live` reads it off a server.
 
 Invariant: of what is only declared, nothing is said of how it fares.
 """
@@ -14,7 +14,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.flow import copied_entries, filters_of
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import Entry, copied_subjects, durable_of, is_managed, is_unused, origin_of
-from reconciler.model.topology import IMPORTED, Edge, Mode, Node, Reader, Topology, arranged
+from reconciler.sources.graph.topology import IMPORTED, Edge, Mode, Node, Reader, Topology, arranged
 
 Config = Mapping[str, Any]
 

@@ -20,15 +20,15 @@ from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
 from reconciler.plan.decide import outline
 from reconciler.plan.difference import compare
 from reconciler.plan.faults import guarded
-from reconciler.plan.handing_over import Judge, Move, drops, move_of
-from reconciler.plan.move_words import point_of_no_return, steps, warnings
-from reconciler.plan.readers import Reader, origin_info, origin_subjects, readers, recreated
-from reconciler.plan.regrouping import regrouped
 from reconciler.plan.scene import Scene
-from reconciler.plan.settling import settled
 from reconciler.procedures.consumer import ConsumerSeen
-from reconciler.procedures.migrate_source import MigrateSource, Slot
 from reconciler.procedures.move_subject import StreamTarget
+from reconciler.sources.entries import Reader, origin_info, origin_subjects, readers, recreated
+from reconciler.sources.judge import Judge, Move, drops, move_of
+from reconciler.sources.migration.migrate import MigrateSource, Slot
+from reconciler.sources.regrouping import regrouped
+from reconciler.sources.unfinished import settled
+from reconciler.sources.words import point_of_no_return, steps, warnings
 
 _HELD = {"suspended", "prevented"}
 """What keeps a change from being begun, but not from being finished: a paused durable would be left behind."""
@@ -250,9 +250,3 @@ def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:
         touches=machine.touches,
         notes=(*change.notes, *notes),
     )
-
-
-def without_members(changes: Iterable[Change], others: Iterable[Change]) -> list[Change]:
-    """The other changes, but those of durables that are part of one of the changes, be it blocked."""
-    members = {key for change in changes if change.key.is_stream for key in change.touches}
-    return [change for change in others if change.key not in members]

@@ -11,7 +11,6 @@ from typing import Any
 
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.marker import Journal
 from reconciler.model.normal import Config, normal_consumer
 from reconciler.model.sourcing import detached, identity_of
 from reconciler.procedures.consumer import (
@@ -22,9 +21,7 @@ from reconciler.procedures.consumer import (
     choice,
     encode,
     encode_paused,
-    journal_data,
 )
-from reconciler.procedures.drain import NOTHING, POLL, Held, again, hold
 from reconciler.procedures.machine import Ask, Do, Step, Wait
 from reconciler.procedures.requests import (
     Copied,
@@ -36,7 +33,8 @@ from reconciler.procedures.requests import (
     UpdateStream,
     Write,
 )
-from reconciler.procedures.slots import STEADY, Slot, View, is_entry, place_of
+from reconciler.sources.migration.drain import NOTHING, POLL, Held, again, hold
+from reconciler.sources.migration.pairs import STEADY, Slot, View, is_entry, place_of
 
 NAME = "migrate-source"
 DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
@@ -235,15 +233,6 @@ class Ground:
 def journal_of(seen: ConsumerSeen | None) -> str:
     """The step of our journal in a durable; empty without one."""
     return seen.journal.step if seen and seen.journal and seen.journal.name == NAME else ""
-
-
-def migrating_for(journal: Journal | None) -> str:
-    """The stream whose migration a durable is caught up in; empty for none, and where somebody damaged the journal."""
-    data = journal_data(journal) if journal and journal.name == NAME else {}
-    try:
-        return str(Key.parse(data["stream"]).stream_key)
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return ""
 
 
 def durable_name(entry: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Which stream is filled from which: streams, the source and mirror entries between them, and who reads them.
 
-`model.topology_views` reads one off manifests, off a server, and off what a daemon tells.
+`sources.graph.views` reads one off manifests, off a server, and off what a daemon tells.
 
 Invariant: the same graph for the same input, whatever the order of it; a cycle is a graph like any other.
 """
@@ -57,7 +57,7 @@ class Edge:
     filters: tuple[str, ...] = ()
     transforms: tuple[tuple[str, str], ...] = ()
     state: str = ""
-    """How it fares, as `model.source_health` calls it; empty for what is only declared."""
+    """How it fares, as `sources.health` calls it; empty for what is only declared."""
     cause: str = ""
     message: str = ""
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from reconciler.model.source_look import Look, Pause, Position, pause_of
-from reconciler.model.source_moves import Incident, Trail, follow
-from reconciler.model.source_symptoms import StallCause, Symptom, found, warning
 from reconciler.model.units import SECOND
+from reconciler.sources.incidents import Incident, Trail, follow
+from reconciler.sources.look import Look, Pause, Position, pause_of
+from reconciler.sources.symptoms import StallCause, Symptom, found, warning
 
 PATIENCE = 7 * SECOND
 

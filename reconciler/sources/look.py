@@ -16,8 +16,8 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
 from reconciler.model.seen import mark_of
 from reconciler.model.sourcing import Entry, durable_of, origin_of
-from reconciler.model.topology import Mode
-from reconciler.model.topology_views import declared_mode
+from reconciler.sources.graph.topology import Mode
+from reconciler.sources.graph.views import declared_mode
 
 Json = Mapping[str, Any]
 _TOLD = ("name", "external", "filter_subject", "subject_transforms")

@@ -21,9 +21,9 @@ from reconciler.plan.change import Change
 from reconciler.plan.difference import Difference, with_marker
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, delivered_by
-from reconciler.procedures.ground import durable_name
 from reconciler.procedures.requests import ConsumerInfo, Copied, LastCopied, StreamInfo
-from reconciler.procedures.slots import durable_key, place_of, same_entry
+from reconciler.sources.migration.pairs import durable_key, place_of, same_entry
+from reconciler.sources.migration.step import durable_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from reconciler.model.source_look import Look, Position
 from reconciler.model.sourcing import detached
 from reconciler.model.units import SECOND
+from reconciler.sources.look import Look, Position
 
 HEARD = 2 * SECOND
 """Longer than that, and a heartbeat was missed."""
@@ -62,7 +62,7 @@ class Symptom:
 
 
 def found(look: Look, stuck_since: int, skips_to: int) -> Symptom | None:
-    """What is odd about an entry; `stuck_since`: acknowledgements are missing, `skips_to`: see `model.source_moves`."""
+    """What is odd about an entry; `stuck_since`: acknowledgements are missing, `skips_to`: see `sources.incidents`."""
     entrance, told = look.entrance, look.told or {}
     if detached(entrance.entry):
         what = f"it is taken away: a placeholder stands for {detached(entrance.entry)}"

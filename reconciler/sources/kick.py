@@ -19,11 +19,11 @@ import orjson
 
 from reconciler.model.identity import Key
 from reconciler.model.normal import Config, normal_source
-from reconciler.model.source_look import told_of
 from reconciler.model.sourcing import detached, placeholder
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
 from reconciler.procedures.requests import ConsumerInfo, StreamInfo, UpdateStream
-from reconciler.procedures.slots import led_lately
+from reconciler.sources.look import told_of
+from reconciler.sources.migration.pairs import led_lately
 
 NAME = "kick-source"
 HEARD = 2 * 10**9

@@ -13,12 +13,12 @@ from reconciler.model.identity import Key
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import detached, fresh_ephemeral, placeholder
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
-from reconciler.procedures.drain import PATIENCE, let_go
-from reconciler.procedures.ground import ATTACH, COPIED, DRAIN, ENTRY, LEFT, Ground, durable_name, journal_of, means
 from reconciler.procedures.machine import Abort, Ask, Step
+from reconciler.procedures.pause import PATIENCE, let_go
 from reconciler.procedures.requests import DeleteConsumer, PauseConsumer, UpdateConsumer
-from reconciler.procedures.slots import same_entry
-from reconciler.procedures.taking import drop, enlist
+from reconciler.sources.migration.attach import drop, enlist
+from reconciler.sources.migration.pairs import same_entry
+from reconciler.sources.migration.step import ATTACH, COPIED, DRAIN, ENTRY, LEFT, Ground, durable_name, journal_of, means
 
 _AT_REST = ("deliver_subject", "filter_subjects")
 """What may only be changed while nothing is on its way."""

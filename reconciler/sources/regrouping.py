@@ -17,9 +17,9 @@ from reconciler.model.subjects import covered, overlap
 from reconciler.plan import losses
 from reconciler.plan.change import Reason
 from reconciler.plan.display import in_short
-from reconciler.plan.readers import Reader, is_placeholder, origin_info, origin_subjects
 from reconciler.plan.scene import Scene
-from reconciler.procedures.slots import durable_key, place_of
+from reconciler.sources.entries import Reader, is_placeholder, origin_info, origin_subjects
+from reconciler.sources.migration.pairs import durable_key, place_of
 
 
 def regrouped(scene: Scene, readers: Sequence[Reader]) -> Iterator[Reason]:

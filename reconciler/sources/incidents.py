@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from reconciler.model import units
 from reconciler.model.flow import filters_of
-from reconciler.model.source_look import Look, Position
+from reconciler.sources.look import Look, Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from reconciler.model.live import LiveStream
 from reconciler.model.normal import canonical
 from reconciler.model.sourcing import detached
 from reconciler.plan.change import Action, Change
-from reconciler.plan.readers import Reader
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
-from reconciler.procedures.ground import ENTRY, durable_name, journal_of
-from reconciler.procedures.migrate_source import MigrateSource, Slot
 from reconciler.procedures.move_subject import StreamTarget
-from reconciler.procedures.slots import durable_key
+from reconciler.sources.entries import Reader
+from reconciler.sources.migration.migrate import MigrateSource, Slot
+from reconciler.sources.migration.pairs import durable_key
+from reconciler.sources.migration.step import ENTRY, durable_name, journal_of
 
 _NOT_EVEN_THIS = frozenset({"unknown", "no-such-stream"})
 """Codes of reasons that speak against this as well."""

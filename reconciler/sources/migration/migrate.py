@@ -29,14 +29,14 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
 from reconciler.model.normal import Config, canonical, normal_stream
 from reconciler.model.sourcing import detached
-from reconciler.procedures.drain import let_go
-from reconciler.procedures.ground import ATTACH, NAME, RESUME, Ground, Memory, durable_name, journal_of
-from reconciler.procedures.leaving import end, keep, leave, settle
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
 from reconciler.procedures.move_subject import StreamTarget
+from reconciler.procedures.pause import let_go
 from reconciler.procedures.requests import ConsumerInfo, CreateStream, DeleteConsumer, Read, StreamInfo, UpdateStream
-from reconciler.procedures.slots import Slot, View, reads_through, same_entry, stands_for, with_variations
-from reconciler.procedures.taking import drop, prepare, take, unknown_position
+from reconciler.sources.migration.attach import drop, prepare, take, unknown_position
+from reconciler.sources.migration.detach import end, keep, leave, settle
+from reconciler.sources.migration.pairs import Slot, View, reads_through, same_entry, stands_for, with_variations
+from reconciler.sources.migration.step import ATTACH, NAME, RESUME, Ground, Memory, durable_name, journal_of
 
 __all__ = ["NAME", "MigrateSource", "Slot"]
 

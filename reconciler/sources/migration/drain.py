@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, encode
+from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen
 from reconciler.procedures.machine import Abort, Do, Step, Wait
+from reconciler.procedures.pause import PATIENCE, by_somebody_else
 from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
 
 POLL = 200 * 10**6
 QUIET = 1200 * 10**6
 """Two looks this far apart must show the same: a cluster answers a pause before it is in effect."""
-PATIENCE = 5 * 10**9
-"""How long an answered request may take to be in effect before it is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +63,6 @@ def _paused_by_person(key: Key, seen: ConsumerSeen) -> Abort | None:
     return by_somebody_else(key, seen)
 
 
-def by_somebody_else(key: Key, seen: ConsumerSeen) -> Abort:
-    """Somebody has paused it, and only they end that."""
-    message = f"{key} was paused until {seen.config.get('pause_until')} by somebody else; {way_to_resume(key)}"
-    return Abort("paused-by-person", message)
-
-
-def way_to_resume(key: Key) -> str:
-    """What a person has to do about a pause that a person began."""
-    return f"resume it first: {resuming(key)}"
-
-
-def resuming(key: Key) -> str:
-    """The command that ends a pause."""
-    domain = f" --domain {key.domain}" if key.domain else ""
-    return f"`reconciler consumer resume {key.stream_name} {key.name}{domain}`"
-
-
 def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[Step, Held]:
     """The last sequence that was copied, once two looks far enough apart show the same; until then a wait."""
     if seen.unacknowledged:
@@ -98,27 +80,3 @@ def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[
 def again(held: Held, now: int) -> Held:
     """After a resume: it runs for a moment before it is paused once more."""
     return replace(held, asked_at=now - PATIENCE // 2, floor=-1)
-
-
-def declared_pause(marker_until: str, now: int) -> str:
-    """The pause that a manifest still asks for; empty when it asks for none."""
-    return marker_until if marker_until and units.parse_time(marker_until) > now else ""
-
-
-def pause_as_declared(key: Key, seen: ConsumerSeen, declared: str) -> Do | None:
-    """The request that brings a durable's pause to what its manifest asks for, usually none; None when it is so."""
-    wanted = declared_pause(declared, seen.time)
-    if seen.paused_by_other:
-        return None
-    as_it_is = units.format_time(seen.pause_until) if seen.paused else ""
-    if as_it_is == (units.format_time(units.parse_time(wanted)) if wanted else ""):
-        return None
-    return Do(PauseConsumer(key, wanted), f"pause {key.name} as declared" if wanted else f"resume {key.name}")
-
-
-def let_go(key: Key, seen: ConsumerSeen) -> Do | None:
-    """The next step towards a durable that runs again and carries no journal; None when that is so."""
-    if seen.journal is None:
-        return None
-    clear = Do(UpdateConsumer(key, encode(key.mark, seen.config, None)), f"clear the journal of {key.name}")
-    return pause_as_declared(key, seen, seen.marker.pause_until) or clear

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from reconciler.model import units
+from reconciler.model.identity import Key
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.machine import Abort, Do, Step, Wait
 from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
@@ -39,7 +40,7 @@ FRESH = Memory()
 def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | Memory:
     """The next step towards a paused, drained consumer; a Memory once it is one."""
     if seen.paused_by_other:
-        return _by_somebody_else(target, seen)
+        return by_somebody_else(target.key, seen)
     if seen.chosen - seen.time < target.deadline:
         noted = seen.chosen_again(seen.time + 2 * target.deadline)
         title = f"note until when {target.key.name} is paused"
@@ -59,7 +60,7 @@ def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> St
 
 def release(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
     """The next step towards the pause the target declares, usually none; None once that is so."""
-    wanted = _declared_pause(target, seen)
+    wanted = _until(target, seen)
     if seen.paused_by_other:
         return None  # whoever paused it ends that
     if seen.pause_until == wanted if wanted else not seen.paused:
@@ -73,7 +74,7 @@ def release(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step 
 
 def lapsed(target: ConsumerTarget, seen: ConsumerSeen) -> bool:
     """Whether a pause of ours ran out; one that was ended on purpose leaves no deadline behind."""
-    return not seen.paused and seen.pause_until != 0 and seen.pause_until != _declared_pause(target, seen)
+    return not seen.paused and seen.pause_until != 0 and seen.pause_until != _until(target, seen)
 
 
 def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
@@ -91,14 +92,50 @@ def paused_by_person(target: ConsumerTarget, seen: ConsumerSeen) -> Abort | None
     """A pause that neither a journal nor a manifest explains is not ours to end."""
     if seen.journal or seen.marker.pause_until or not seen.paused_by_other:
         return None
-    return _by_somebody_else(target, seen)
+    return by_somebody_else(target.key, seen)
 
 
-def _by_somebody_else(target: ConsumerTarget, seen: ConsumerSeen) -> Abort:
-    return Abort("paused-by-person", f"{target.key} was paused until {seen.config.get('pause_until')} by somebody else")
+def by_somebody_else(key: Key, seen: ConsumerSeen) -> Abort:
+    """Somebody has paused it, and only they end that."""
+    message = f"{key} was paused until {seen.config.get('pause_until')} by somebody else; {way_to_resume(key)}"
+    return Abort("paused-by-person", message)
 
 
-def _declared_pause(target: ConsumerTarget, seen: ConsumerSeen) -> int:
-    text = target.marker.pause_until
-    until = units.parse_time(text) if text else 0
-    return until if until > seen.time else 0
+def way_to_resume(key: Key) -> str:
+    """What a person has to do about a pause that a person began."""
+    return f"resume it first: {resuming(key)}"
+
+
+def resuming(key: Key) -> str:
+    """The command that ends a pause."""
+    domain = f" --domain {key.domain}" if key.domain else ""
+    return f"`reconciler consumer resume {key.stream_name} {key.name}{domain}`"
+
+
+def declared_pause(marker_until: str, now: int) -> str:
+    """The pause that a manifest still asks for; empty when it asks for none."""
+    return marker_until if marker_until and units.parse_time(marker_until) > now else ""
+
+
+def pause_as_declared(key: Key, seen: ConsumerSeen, declared: str) -> Do | None:
+    """The request that brings a durable's pause to what its manifest asks for, usually none; None when it is so."""
+    wanted = declared_pause(declared, seen.time)
+    if seen.paused_by_other:
+        return None
+    as_it_is = units.format_time(seen.pause_until) if seen.paused else ""
+    if as_it_is == (units.format_time(units.parse_time(wanted)) if wanted else ""):
+        return None
+    return Do(PauseConsumer(key, wanted), f"pause {key.name} as declared" if wanted else f"resume {key.name}")
+
+
+def let_go(key: Key, seen: ConsumerSeen) -> Do | None:
+    """The next step towards a durable that runs again and carries no journal; None when that is so."""
+    if seen.journal is None:
+        return None
+    clear = Do(UpdateConsumer(key, encode(key.mark, seen.config, None)), f"clear the journal of {key.name}")
+    return pause_as_declared(key, seen, seen.marker.pause_until) or clear
+
+
+def _until(target: ConsumerTarget, seen: ConsumerSeen) -> int:
+    text = declared_pause(target.marker.pause_until, seen.time)
+    return units.parse_time(text) if text else 0

@@ -29,13 +29,13 @@ from reconciler.plan import losses
 from reconciler.plan.change import Reason, not_seen
 from reconciler.plan.display import in_short
 from reconciler.plan.marks import damage, not_owned
-from reconciler.plan.readers import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
-from reconciler.procedures.drain import way_to_resume
-from reconciler.procedures.ground import durable_name, journal_of
-from reconciler.procedures.leaving import needs_stillness
+from reconciler.procedures.pause import way_to_resume
 from reconciler.procedures.requests import Message, NextMessage, StreamInfo
+from reconciler.sources.entries import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
+from reconciler.sources.migration.detach import needs_stillness
+from reconciler.sources.migration.step import durable_name, journal_of
 
 _COUNTABLE = 16
 """More subjects than that are not looked at one by one."""

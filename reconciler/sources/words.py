@@ -11,10 +11,10 @@ from reconciler.model import units
 from reconciler.model.flow import filters_of
 from reconciler.model.normal import EVERYTHING
 from reconciler.plan.display import in_short
-from reconciler.plan.handing_over import HANDS_OVER, Move
-from reconciler.plan.readers import Reader, origin_info
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import DEFAULT_DEADLINE
+from reconciler.sources.entries import Reader, origin_info
+from reconciler.sources.judge import HANDS_OVER, Move
 
 
 def steps(reader: Reader, move: Move, retention: str) -> tuple[str, ...]:

@@ -16,9 +16,8 @@ from reconciler.model.identity import Key
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import copied_subjects, detached, placeholder
 from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, ConsumerTarget, encode
-from reconciler.procedures.drain import PATIENCE, by_somebody_else, let_go, pause_as_declared
-from reconciler.procedures.ground import ATTACH, DRAIN, ENTRY, FAR, LEFT, RESUME, Ground, journal_of, means
 from reconciler.procedures.machine import Ask, Step
+from reconciler.procedures.pause import PATIENCE, by_somebody_else, let_go, pause_as_declared
 from reconciler.procedures.requests import (
     Copied,
     DeleteConsumer,
@@ -29,7 +28,8 @@ from reconciler.procedures.requests import (
     ResetConsumer,
     UpdateConsumer,
 )
-from reconciler.procedures.slots import place_of, reads_through, same_entry
+from reconciler.sources.migration.pairs import place_of, reads_through, same_entry
+from reconciler.sources.migration.step import ATTACH, DRAIN, ENTRY, FAR, LEFT, RESUME, Ground, journal_of, means
 
 UNTOLD = 15 * 10**9
 """How long the first acknowledgement of a new reader is waited for, where leaders were elected lately: they may forget."""

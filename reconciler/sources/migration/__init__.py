@@ -1,0 +1,1 @@
+"""migrate-source: from one way of reading to another while messages flow."""
