@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "reconciler"
-PURE_ROOMS = ("model", "plan", "procedures")
+PURE_ROOMS = ("model", "plan", "procedures", "sources")
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PURE_SOURCES = [path for room in PURE_ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
 

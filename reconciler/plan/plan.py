@@ -48,43 +48,25 @@ def plan(  # noqa: PLR0913 - what a plan is made of
     would change is judged by plans of everything alone.
     """
     scene = Scene(desired, live, rules, memory)
-    found = _changes(scene, _streams(scene))
-    part = _part(scene, scope, found)
-    found = _remade(scene, part, [*found, *_changes(scene, _consumers(scene, part.near))])
-    for aspect in aspects:
-        near = scene.streams if part.everything else part.near
-        found = [_known(scene, change) for change in aspect.resolve(scene, near, found)]
-    differing = sum(map(part.has, found))
-    prune = part.everything or rules.policy == "sync"
-    found += removed_streams(scene, part.pruned)
-    gone = removed_consumers(scene, part.near, prune=prune)
-    found += _not_part_of(found, gone)
-    found += removed_durables(scene, found)
-    found += _pools(scene, part)
-    wanted = [change for change in found if permits(rules.policy, change)]
+    part, found = _differing(scene, scope, aspects)
+    unchanged = part.declared(desired) - sum(map(part.has, found))
+    found += _to_remove(scene, part, found)
     stays = nameless(scene, {*part.near, *scene.live.streams} if part.everything else part.touched)
     unnamed = sorted(stays, key=lambda change: change.key.sort_key)
-    notes = tuple(_notes(scene, found, unnamed)) if part.everything else ()
-    changes = limits.within(scene, _targeted(rules, moves.resolve(scene, linked(scene, folded(wanted)))))
-    in_order = ordered(part.wanted(guard.spread(part.without_removals(changes))), scene)
-    covered = {one for change in in_order for one in (change.key, *change.touches)}
-    ending = {change.key.stream_key for change in in_order if change.key.is_stream and change.action is Action.DELETE}
+    in_order = _in_order(scene, part, found)
     name = fingerprint(rules, in_order)
     wishes = guard.wanted(scene, in_order) if part.everything else {}
     approved = bool(wishes) and guard.approved(scene, name)
     stopped = {} if approved else dict(guard.too_much(scene, wishes, name))
     return Plan(
         changes=in_order,
-        left=(
-            *(_left(rules, change) for change in found if part.has(change) and change.key not in covered),
-            *(change for change in unnamed if change.key not in covered and change.key.stream_key not in ending),
-        ),
-        unchanged=part.declared(desired) - differing,
+        left=tuple(_left_out(rules, part, found, unnamed, in_order)),
+        unchanged=unchanged,
         refused=(*_refusals(scene, part, in_order), *stopped.values()),
         stopped=stopped,
         wanted=wishes,
         approved=approved,
-        notes=notes,
+        notes=tuple(_notes(scene, found, unnamed)) if part.everything else (),
         fingerprint=name,
         server=live.server,
         environment=desired.environment,
@@ -92,6 +74,44 @@ def plan(  # noqa: PLR0913 - what a plan is made of
         faults=scene.faults,
         questions=frozenset(scene.open),
     )
+
+
+def _differing(scene: Scene, scope: frozenset[Key] | None, aspects: Iterable[Aspect]) -> tuple[Part, list[Change]]:
+    """Which part of everything this is about, and what is declared in it and is not so."""
+    found = _changes(scene, _streams(scene))
+    part = _part(scene, scope, found)
+    found = _remade(scene, part, [*found, *_changes(scene, _consumers(scene, part.near))])
+    near = scene.streams if part.everything else part.near
+    for aspect in aspects:
+        found = [_known(scene, change) for change in aspect.resolve(scene, near, found)]
+    return part, found
+
+
+def _to_remove(scene: Scene, part: Part, found: list[Change]) -> list[Change]:
+    """What is ours and no longer declared, but for what is part of a change that was found."""
+    streams = list(removed_streams(scene, part.pruned))
+    gone = removed_consumers(scene, part.near, prune=part.everything or scene.rules.policy == "sync")
+    consumers = _not_part_of([*found, *streams], gone)
+    removed = [*streams, *consumers]
+    return [*removed, *removed_durables(scene, [*found, *removed]), *_pools(scene, part)]
+
+
+def _in_order(scene: Scene, part: Part, found: list[Change]) -> tuple[Change, ...]:
+    """What may be done of it, and how it hangs together."""
+    rules = scene.rules
+    wanted = [change for change in found if permits(rules.policy, change)]
+    changes = limits.within(scene, _targeted(rules, moves.resolve(scene, linked(scene, folded(wanted)))))
+    return ordered(part.wanted(guard.spread(part.without_removals(changes))), scene)
+
+
+def _left_out(
+    rules: Rules, part: Part, found: list[Change], unnamed: list[Change], in_order: tuple[Change, ...]
+) -> Iterator[Change]:
+    """What is not part of the plan."""
+    covered = {one for change in in_order for one in (change.key, *change.touches)}
+    ending = {change.key.stream_key for change in in_order if change.key.is_stream and change.action is Action.DELETE}
+    yield from (_left(rules, change) for change in found if part.has(change) and change.key not in covered)
+    yield from (change for change in unnamed if change.key not in covered and change.key.stream_key not in ending)
 
 
 def _part(scene: Scene, scope: frozenset[Key] | None, streams: list[Change]) -> Part:

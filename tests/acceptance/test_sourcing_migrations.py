@@ -69,7 +69,7 @@ async def test_the_same_in_a_cluster(emptied: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.thorough(
-    also="tests/procedures/test_migrate_source_elections.py::test_every_message_arrives_once_whenever_the_stream_gets_another_leader"
+    also="tests/sources/test_migrate_elections.py::test_every_message_arrives_once_whenever_the_stream_gets_another_leader"
 )
 async def test_the_same_while_leaders_step_down(emptied: Cluster, tmp_path: Path) -> None:
     unrest = Unrest(random.Random(SEED), every=0.5)

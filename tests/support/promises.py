@@ -39,7 +39,8 @@ def all_promises() -> set[str]:
     """Every reason code, every way out of one, every procedure and every migration."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
     codes = {code for tree in trees.values() for code in _codes(tree)} | {losses.DATA_LOSS, losses.POSITION_LOSS}
-    procedures = {name for path, tree in trees.items() if path.parent.name == "procedures" for name in _names(tree)}
+    rooms = (PACKAGE / "procedures", PACKAGE / "sources")
+    procedures = {name for path, tree in trees.items() if {*rooms} & {*path.parents} for name in _names(tree)}
     rows = {row.name for row in (*ROWS, *MIRRORS)}
     return {*map("reason {}".format, codes), *map("procedure {}".format, procedures), *map("migration {}".format, rows)} | {
         f"way out: {way}" for way in ways_out() - ELSEWHERE
