@@ -55,7 +55,7 @@ def test_nothing_tells_anybody_to_install_the_project_of_others() -> None:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     paths = [path for name in names if (path := ROOT / name).is_file()]
-    assert {ROOT / "README.md", ROOT / "reconciler/cli/embedded.py", ROOT / "docs/daemon.md"} < set(paths)
+    assert {ROOT / "README.md", ROOT / "reconciler/cli/running/embedded.py", ROOT / "docs/daemon.md"} < set(paths)
     found = {str(path.relative_to(ROOT)): old_names(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
     assert {name: lines for name, lines in found.items() if lines} == {}
 

@@ -18,13 +18,13 @@ from pydantic import BaseModel
 
 from reconciler.cli.app import app
 from reconciler.cli.commands import COMMANDS
-from reconciler.cli.exitcodes import MEANINGS
-from reconciler.manifests.loader import Loader
-from reconciler.manifests.reference import KINDS, FieldDoc, fields_of, model_in
+from reconciler.cli.saying.exitcodes import MEANINGS
+from reconciler.manifests.files.loader import Loader
+from reconciler.manifests.reference.fields import KINDS, FieldDoc, fields_of, model_in
 from reconciler.observe.metrics import Metrics
-from reconciler.plan.display import yaml_path
-from reconciler.plan.hazards import HAZARDS
-from reconciler.render.graph_svg import svg
+from reconciler.plan.comparing.display import yaml_path
+from reconciler.plan.comparing.hazards import HAZARDS
+from reconciler.render.graph.svg import svg
 from reconciler.sources.graph.views import declared_topology
 from tools.chart_readme import CHART, readme
 from tools.dashboard.grafana import dashboard

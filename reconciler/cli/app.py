@@ -16,12 +16,12 @@ from typer.completion import completion_init  # type: ignore[attr-defined]  # im
 
 from reconciler import __version__
 from reconciler.cli.commands import LazyGroup
-from reconciler.cli.exitcodes import ExitCode, exit_code
-from reconciler.cli.failing import explain, explain_usage, own_up
-from reconciler.cli.flags import ConnectionFlags
-from reconciler.cli.options import flattened
+from reconciler.cli.flags.groups import ConnectionFlags
+from reconciler.cli.flags.options import flattened
+from reconciler.cli.saying.exitcodes import ExitCode, exit_code
+from reconciler.cli.saying.failing import explain, explain_usage, own_up
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.cli.session import Session
-from reconciler.cli.terminal import Terminal
 from reconciler.errors import ReconcilerError
 
 app = typer.Typer(
@@ -59,7 +59,7 @@ def root(
         terminal.text(f"reconciler {__version__}")
         raise typer.Exit
     if show.print_config:
-        from reconciler.cli.print_config import print_settings  # noqa: PLC0415 - no other call pays for it
+        from reconciler.cli.flags.print_config import print_settings  # noqa: PLC0415 - no other call pays for it
 
         print_settings(session)
         raise typer.Exit

@@ -10,27 +10,27 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from reconciler.cli.confirm import confirm
 from reconciler.cli.connecting import connected
-from reconciler.cli.exitcodes import ExitCode
-from reconciler.cli.progress import Progress
+from reconciler.cli.saying.confirm import confirm
+from reconciler.cli.saying.exitcodes import ExitCode
+from reconciler.cli.saying.progress import Progress
 from reconciler.cli.session import Session
 from reconciler.cli.writing import pen, streams_of, taken, tell_fence
-from reconciler.engine.outcome import Word
+from reconciler.engine.apply.outcome import Word
+from reconciler.engine.apply.run_once import Applied, ApplyOptions, apply_plan
 from reconciler.engine.planning import Planned
 from reconciler.engine.ports import LiveReader, Ports
-from reconciler.engine.run_once import Applied, ApplyOptions, apply_plan
-from reconciler.engine.throttle import Throttle
-from reconciler.engine.writes import Writes
+from reconciler.engine.writing.throttle import Throttle
+from reconciler.engine.writing.writes import Writes
 from reconciler.errors import Refused
 from reconciler.jetstream.clock import SystemClock
-from reconciler.jetstream.fence import PATIENCE
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.leading.fence import PATIENCE
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Plan, Rules
-from reconciler.render.json import Ended, apply_document
-from reconciler.render.text import plan_lines
+from reconciler.render.plan.json import Ended, apply_document
+from reconciler.render.plan.text import plan_lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import structlog
 
 from reconciler.cli.session import Session
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.settings import ConnectionSettings, redact, resolve
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings, redact, resolve
 from reconciler.model.desired import Desired
 
 T = TypeVar("T")

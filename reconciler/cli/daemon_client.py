@@ -15,11 +15,11 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 import typer
 
-from reconciler.cli.flags import SourceFlags
+from reconciler.cli.flags.groups import SourceFlags
 from reconciler.errors import ReconcilerError, Refused, Unreachable, UsageError
-from reconciler.jetstream.settings import redact
+from reconciler.jetstream.transport.settings import redact
 from reconciler.model.identity import Key
-from reconciler.observe.controls import MOST
+from reconciler.observe.http.controls import MOST
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _SECONDS = 10.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from reconciler.cli.flags import SourceFlags
+from reconciler.cli.flags.groups import SourceFlags
 from reconciler.cli.session import Session
 from reconciler.errors import UsageError
-from reconciler.manifests.loader import Loaded, Loader
-from reconciler.manifests.source import STDIN
+from reconciler.manifests.files.loader import Loaded, Loader
+from reconciler.manifests.files.source import STDIN
 
 NOTHING_DECLARED = "nothing is declared there (files that end in .yaml, .yml or .json are read)"
 _UP_TO_THE_SERVER = frozenset({"ephemeral-source"})

@@ -11,24 +11,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.cli.confirm import confirm
 from reconciler.cli.connecting import connected
 from reconciler.cli.daemon_client import DaemonFlags
+from reconciler.cli.saying.confirm import confirm
 from reconciler.cli.session import Session
 from reconciler.cli.writing import pen, taken, tell_fence
 from reconciler.engine import operating
 from reconciler.engine.operating import judged
-from reconciler.engine.throttle import Throttle
-from reconciler.engine.writes import Reply, Writes
+from reconciler.engine.writing.throttle import Throttle
+from reconciler.engine.writing.writes import Reply, Writes
 from reconciler.errors import LeaseHeld, Refused, Unreachable
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.plan.operating import Command, Decision, Operated, Pause
-from reconciler.plan.resetting import Reset
+from reconciler.plan.requests.pause import Command, Decision, Operated, Pause
+from reconciler.plan.requests.reset import Reset
 from reconciler.procedures.requests import ConsumerInfo
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reconciler.cli.connecting import connected
-from reconciler.cli.flags import PlanFlags, SourceFlags
+from reconciler.cli.flags.groups import PlanFlags, SourceFlags
+from reconciler.cli.flags.rules import rules_of
 from reconciler.cli.loading import load
-from reconciler.cli.rules import rules_of
 from reconciler.cli.session import Session
 from reconciler.engine.planning import Planned, make_plan
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Rules
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import typer
 
-from reconciler.cli.flags import ConnectionFlags
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.flags.groups import ConnectionFlags
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.errors import UsageError
 from reconciler.model.identity import DEFAULT_OWNER, owner_name
 

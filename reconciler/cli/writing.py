@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.errors import NatsError
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.fence import PATIENCE, Fence, FenceNews, FenceState
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.lease import KvLease, bucket_name
-from reconciler.jetstream.term import Term
-from reconciler.jetstream.traces import traces_of
+from reconciler.jetstream.leading.fence import PATIENCE, Fence, FenceNews, FenceState
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.leading.lease import KvLease, bucket_name
+from reconciler.jetstream.leading.term import Term
+from reconciler.jetstream.leading.traces import traces_of
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key

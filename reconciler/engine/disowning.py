@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.engine.ports import LiveReader
-from reconciler.engine.turns import Rank
-from reconciler.engine.writes import Order, Permit, Writes, info_of
+from reconciler.engine.writing.turns import Rank
+from reconciler.engine.writing.writes import Order, Permit, Writes, info_of
 from reconciler.errors import Refused
 from reconciler.model.identity import Key
 from reconciler.model.marker import declared_metadata, read_marker

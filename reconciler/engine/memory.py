@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
 from reconciler.plan.again import takers
 from reconciler.plan.change import Action, Cause, Change, Mass, Memory, Plan
 

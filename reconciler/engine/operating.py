@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 import orjson
 
 from reconciler.engine.ports import LiveReader
-from reconciler.engine.turns import Rank
-from reconciler.engine.writes import Order, Permit, Reply, Writes
+from reconciler.engine.writing.turns import Rank
+from reconciler.engine.writing.writes import Order, Permit, Reply, Writes
 from reconciler.errors import AccessDenied, Refused
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.snapshot import server_facts
+from reconciler.jetstream.read.snapshot import server_facts
 from reconciler.model.flow import copied_entries, copies
 from reconciler.model.identity import Key
 from reconciler.model.marker import Journal, read_marker
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import durable_of
-from reconciler.plan.operating import Command, Decision, Operated
+from reconciler.plan.requests.pause import Command, Decision, Operated
 from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import ConsumerInfo, StreamInfo, Write
 

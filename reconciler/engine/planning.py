@@ -15,9 +15,9 @@ from reconciler.engine.ports import LiveReader
 from reconciler.errors import NatsError, Refused
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, Server
+from reconciler.model.seen.live import Live, Server
+from reconciler.model.seen.wanted import Wanted
 from reconciler.model.sourcing import durables_read
-from reconciler.model.wanted import Wanted
 from reconciler.plan.change import NO_MEMORY, Memory, Plan, Rules
 from reconciler.plan.plan import plan as plan_of
 from reconciler.plan.scope import touched_by

@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reconciler.engine.outcome import Outcome
+from reconciler.engine.apply.outcome import Outcome
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, Patch
-from reconciler.model.wanted import Wanted
+from reconciler.model.seen.live import Live, LiveConsumer, Patch
+from reconciler.model.seen.wanted import Wanted
 from reconciler.procedures.requests import Fact, Read, Write
 
 if TYPE_CHECKING:
-    from reconciler.engine.writes import Writes
+    from reconciler.engine.writing.writes import Writes
 
 
 class LiveReader(Protocol):
-    """Sees JetStream; never changes it. Implemented by `jetstream.reader.JetStreamReader`."""
+    """Sees JetStream; never changes it. Implemented by `jetstream.read.reader.JetStreamReader`."""
 
     async def snapshot(self, wanted: Wanted) -> Live:
         """The live state of all that is wanted; raises NatsError when nothing at all could be seen."""
@@ -71,7 +71,7 @@ class Clock(Protocol):
 
 
 class Lease(Protocol):
-    """The right to write. Implemented by `jetstream.lease.KvLease`."""
+    """The right to write. Implemented by `jetstream.leading.lease.KvLease`."""
 
     def check(self) -> None:
         """Raises LeaseLost when the right may have ended; called right before every write."""

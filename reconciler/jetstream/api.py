@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import orjson
 
 from reconciler.errors import MESSAGE_NOT_FOUND, ApiError, NatsError
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.inbox import Reply
-from reconciler.jetstream.paging import UNKNOWN_PAGE, ByteBudget, pages
+from reconciler.jetstream.read.paging import UNKNOWN_PAGE, ByteBudget, pages
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.inbox import Reply
 from reconciler.model.api import JETSTREAM_API, api_prefix
 
 LEVEL_HEADER = "Nats-Required-Api-Level"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.jetstream.api import AnswerListener, JetStreamApi, Sender
-from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.transport.connection import Connection
 
 ApiOf = Callable[[str], JetStreamApi]
 """The API of a domain."""

@@ -35,7 +35,7 @@ _AROUND = 4096
 
 
 class JetStreamWriter:
-    """Writes through the APIs of all domains; what changes what exists may go another way (see `jetstream.term`)."""
+    """Writes through the APIs of all domains; what changes what exists may go another way (see `jetstream.leading.term`)."""
 
     def __init__(self, api_of: ApiOf, changes_of: ApiOf | None = None) -> None:
         self._api_of = api_of

@@ -13,14 +13,14 @@ from reconciler.errors import InvalidInput, Problem
 from reconciler.manifests import policy
 from reconciler.manifests.compile import Compiled, Context
 from reconciler.manifests.crosscheck import Declarations, crosscheck
+from reconciler.manifests.files.generated import HeldBack, Whole
 from reconciler.manifests.findings import Fault, Finding, warning
-from reconciler.manifests.generated import HeldBack, Whole
 from reconciler.manifests.pools import Assignment, assemble
-from reconciler.manifests.positions import Positions
 from reconciler.manifests.suggest import quoted
+from reconciler.manifests.syntax.positions import Positions
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.pool import Pool
+from reconciler.model.kinds.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,31 +12,31 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import Problem
-from reconciler.manifests import nack
 from reconciler.manifests import policy as rules_of_policy
-from reconciler.manifests.document import Document
 from reconciler.manifests.envelope import Envelope, open_envelope
 from reconciler.manifests.environment import MODELS, Environment, check_environment
+from reconciler.manifests.files.foreign import skipped
 from reconciler.manifests.findings import MAX_FINDINGS, Finding, Path, fields_at, from_validation, to_problems
-from reconciler.manifests.foreign import skipped
 from reconciler.manifests.intent import read_annotations, with_spec
 from reconciler.manifests.merge import Spec, legal_defaults, merge_patch
+from reconciler.manifests.nack import documents as nack
 from reconciler.manifests.pools import Assignment, compile_assignment, compile_pool
 from reconciler.manifests.rules.consumer import check_consumer
 from reconciler.manifests.rules.stream import check_stream
 from reconciler.manifests.rules.unit import check_units
 from reconciler.manifests.suggest import quoted, suggest
-from reconciler.model.buckets import KeyValueSpec, ObjectStoreSpec, compile_key_value, compile_object_store
-from reconciler.model.common import ResourceSpec, State
-from reconciler.model.consumer import ConsumerSpec
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Declared
-from reconciler.model.documents import AssignmentIndexSpec, EnvironmentSpec, PolicySpec
-from reconciler.model.fields import to_wire
 from reconciler.model.identity import Key, Kind, Location, valid_name
+from reconciler.model.kinds.buckets import KeyValueSpec, ObjectStoreSpec, compile_key_value, compile_object_store
+from reconciler.model.kinds.common import ResourceSpec, State
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.documents import AssignmentIndexSpec, EnvironmentSpec, PolicySpec
+from reconciler.model.kinds.fields import to_wire
+from reconciler.model.kinds.pool import Pool, WorkerAssignmentSpec, WorkerPoolSpec
+from reconciler.model.kinds.stream import Source, StreamSpec
 from reconciler.model.marker import DEAD_LETTER
 from reconciler.model.normal import complete_stream, digest, normal_form, packed
-from reconciler.model.pool import Pool, WorkerAssignmentSpec, WorkerPoolSpec
-from reconciler.model.stream import Source, StreamSpec
 
 M = TypeVar("M", bound=BaseModel)
 Config = dict[str, Any]

@@ -12,18 +12,18 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import InvalidInput, Problem
-from reconciler.manifests.document import Document
 from reconciler.manifests.findings import Finding, Path, from_validation
 from reconciler.manifests.merge import Spec
 from reconciler.manifests.rules.unit import check_units
 from reconciler.manifests.suggest import quoted, suggest
-from reconciler.model.buckets import KeyValueSpec, ObjectStoreSpec
-from reconciler.model.consumer import ConsumerSpec
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Expectation
-from reconciler.model.documents import EnvironmentSpec, Patch
 from reconciler.model.identity import Location
-from reconciler.model.pool import WorkerPoolSpec
-from reconciler.model.stream import StreamSpec
+from reconciler.model.kinds.buckets import KeyValueSpec, ObjectStoreSpec
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.documents import EnvironmentSpec, Patch
+from reconciler.model.kinds.pool import WorkerPoolSpec
+from reconciler.model.kinds.stream import StreamSpec
 
 MODELS: Mapping[str, type[BaseModel]] = {
     "Stream": StreamSpec,

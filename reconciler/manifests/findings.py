@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import Problem
-from reconciler.manifests.document import Document, join_path
 from reconciler.manifests.suggest import quoted, suggest, suggest_field
-from reconciler.manifests.yaml import locate
+from reconciler.manifests.syntax.document import Document, join_path
+from reconciler.manifests.syntax.yaml import locate
 from reconciler.model.identity import Location
 
 Step = str | int

@@ -12,8 +12,8 @@ from typing import Literal
 
 from reconciler.manifests.findings import Finding
 from reconciler.manifests.suggest import quoted, suggest
-from reconciler.model.common import DEFAULT_INTENT, Intent, ResourceSpec, State
-from reconciler.model.consumer import ConsumerSpec
+from reconciler.model.kinds.common import DEFAULT_INTENT, Intent, ResourceSpec, State
+from reconciler.model.kinds.consumer import ConsumerSpec
 
 _OnMissing = Literal["resume", "policy", "block"]
 _PREFIX = "reconciler/"

@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reconciler.manifests.document import Document
 from reconciler.manifests.findings import Finding
 from reconciler.manifests.suggest import quoted
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Governance
-from reconciler.model.documents import PolicySpec
+from reconciler.model.kinds.documents import PolicySpec
 from reconciler.model.patterns import matches
 
 _NO_POLICY = PolicySpec()

@@ -13,11 +13,11 @@ import orjson
 from reconciler.manifests.findings import Fault, Finding, Path, warning
 from reconciler.manifests.rules.consumer import check_consumer, covered_pairs
 from reconciler.manifests.suggest import quoted
-from reconciler.model.common import Intent, State
-from reconciler.model.fields import to_wire
 from reconciler.model.identity import Key, Location, valid_name
+from reconciler.model.kinds.common import Intent, State
+from reconciler.model.kinds.fields import to_wire
+from reconciler.model.kinds.pool import TEMPLATE_DEFAULTS, Pool, Worker, WorkerAssignmentSpec, WorkerPoolSpec
 from reconciler.model.marker import DEAD_LETTER
-from reconciler.model.pool import TEMPLATE_DEFAULTS, Pool, Worker, WorkerAssignmentSpec, WorkerPoolSpec
 
 _OWN_FIELDS = {
     "filter_subject": "filterSubject",

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from reconciler.model.common import DEFAULT_INTENT, Intent
 from reconciler.model.identity import Key, Location
+from reconciler.model.kinds.common import DEFAULT_INTENT, Intent
 
 
 @dataclass(frozen=True, slots=True)

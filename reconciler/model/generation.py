@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.model.pool import Pool
+from reconciler.model.kinds.pool import Pool
 from reconciler.model.subjects import SubjectIndex, is_literal
 
 

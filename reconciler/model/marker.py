@@ -19,8 +19,8 @@ from typing import Any
 import orjson
 
 from reconciler.model import units
-from reconciler.model.common import RESERVED_METADATA
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import RESERVED_METADATA
 from reconciler.model.residue import Residue
 
 OWNER = "reconciler.owner"

@@ -16,11 +16,11 @@ import orjson
 
 from reconciler.model import units
 from reconciler.model.api import LATEST_LEVEL
-from reconciler.model.consumer import INTERNAL_FIELDS, ConsumerSpec
-from reconciler.model.fields import table
 from reconciler.model.identity import Key
+from reconciler.model.kinds.consumer import INTERNAL_FIELDS, ConsumerSpec
+from reconciler.model.kinds.fields import table
+from reconciler.model.kinds.stream import StreamSpec
 from reconciler.model.marker import DEAD_LETTER, declared_metadata
-from reconciler.model.stream import StreamSpec
 from reconciler.model.units import SECOND
 
 Config = dict[str, Any]

@@ -17,10 +17,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from reconciler.model.common import State
 from reconciler.model.desired import Declared, Desired, Durable
 from reconciler.model.flow import copied_entries, domain_of, imported
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from reconciler.model.normal import EVERYTHING, Config, digest, normal_consumer, normal_form, packed
 from reconciler.model.residue import UNUSED
 from reconciler.model.subjects import covers
@@ -149,7 +149,7 @@ def durable_config(entry: Entry, deliver: str) -> Config:
         config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": entry["opt_start_seq"]}
     elif entry.get("opt_start_time"):
         config |= {"deliver_policy": "by_start_time", "opt_start_time": entry["opt_start_time"]}
-    # Never none: a server lets a consumer go deaf that had filters and has none any more (see `plan.diff`).
+    # Never none: a server lets a consumer go deaf that had filters and has none any more (see `plan.comparing.diff`).
     config["filter_subjects"] = list(copied_subjects(entry)) or [EVERYTHING]
     return config
 

@@ -19,7 +19,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from reconciler.jetstream.settings import REDACTED, redact, without_keys
+from reconciler.jetstream.transport.settings import REDACTED, redact, without_keys
 from reconciler.render.values import printable
 
 _SECRET_NAME = re.compile(

@@ -24,7 +24,7 @@ from prometheus_client import (
 from reconciler import __version__
 from reconciler.model.identity import KINDS
 from reconciler.plan.change import Action
-from reconciler.render.status import Condition
+from reconciler.render.status.judged import Condition
 from reconciler.sources.health import SourceState
 from reconciler.sources.symptoms import StallCause
 

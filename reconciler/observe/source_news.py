@@ -15,7 +15,7 @@ from reconciler.model import units
 from reconciler.model.identity import Key
 from reconciler.observe.metrics import SOURCE_CAUSES, SOURCE_STATES, Metrics, cause_label, set_all
 from reconciler.observe.wording import filled
-from reconciler.render.sources import origin_shown
+from reconciler.render.status.sources import origin_shown
 from reconciler.sources.health import HELD_UP, SourceHealth, SourceState
 from reconciler.sources.incidents import Incident
 from reconciler.sources.look import Entrance

@@ -17,11 +17,10 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.errors import Problem
-from reconciler.jetstream.fence import FenceNews, FenceState
+from reconciler.jetstream.leading.fence import FenceNews, FenceState
 from reconciler.model import units
 from reconciler.model.identity import KINDS, Key
-from reconciler.model.live import Live
-from reconciler.observe.backlog import BacklogNews, backlog
+from reconciler.model.seen.live import Live
 from reconciler.observe.events import Event, Events
 from reconciler.observe.metrics import (
     ACTIONS,
@@ -36,11 +35,12 @@ from reconciler.observe.metrics import (
     set_all,
     state_label,
 )
-from reconciler.observe.pools import PoolNews
 from reconciler.observe.source_news import SourceNews
+from reconciler.observe.status.backlog import BacklogNews, backlog
+from reconciler.observe.status.pools import PoolNews
 from reconciler.observe.wording import SHOWN, Fields, author_fields, change_fields, filled, problem_fields
 from reconciler.plan.change import Author, Change, FieldDiff
-from reconciler.render.status import Condition
+from reconciler.render.status.judged import Condition
 from reconciler.render.values import show
 
 _ENDED_WELL = ("success", "noop")

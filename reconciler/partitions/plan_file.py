@@ -11,12 +11,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from reconciler.errors import InvalidInput, Problem
-from reconciler.manifests.document import Document
 from reconciler.manifests.envelope import open_envelope
+from reconciler.manifests.files.source import collect
 from reconciler.manifests.findings import Finding, from_validation, to_problems
-from reconciler.manifests.source import collect
 from reconciler.manifests.suggest import quoted
-from reconciler.manifests.texts import cut, parse_text
+from reconciler.manifests.syntax.document import Document
+from reconciler.manifests.syntax.texts import cut, parse_text
 from reconciler.partitions.families import problems
 from reconciler.partitions.spec import PartitionPlanSpec
 

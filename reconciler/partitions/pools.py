@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.errors import InvalidInput, Problem, Refused
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.manifests.suggest import quoted, suggest
 from reconciler.model.identity import Key
 from reconciler.model.subjects import SubjectIndex, is_literal, overlap

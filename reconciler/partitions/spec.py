@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.model.common import Domain
-from reconciler.model.fields import Spec
 from reconciler.model.identity import valid_name
+from reconciler.model.kinds.common import Domain
+from reconciler.model.kinds.fields import Spec
 
 MILLION = 1_000_000
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reconciler.model.identity import Key
-from reconciler.model.live import Server
+from reconciler.model.seen.live import Server
 from reconciler.procedures.machine import Description, Procedure
 from reconciler.procedures.requests import Read
 
@@ -105,7 +105,7 @@ class Change:
     """The machine goes on with what was begun before this plan."""
     touches: tuple[Key, ...] = ()
     needs: tuple[Key, ...] = ()
-    """Other changes of this plan that must be in place before this one may begin (see `plan.handovers`)."""
+    """Other changes of this plan that must be in place before this one may begin (see `plan.subjects.handovers`)."""
     config: bytes = b""
     """What will be on the server: wire JSON, marker included. Empty for a delete."""
     live_config: bytes = b""

@@ -25,16 +25,17 @@ from dataclasses import replace
 from itertools import chain
 from shlex import quote
 
-from reconciler.model.common import State
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveConsumer, LiveStream
+from reconciler.model.kinds.common import State
 from reconciler.model.marker import Marker
 from reconciler.model.normal import canonical
-from reconciler.plan import diff, losses, mutability
+from reconciler.model.seen.live import LiveConsumer, LiveStream
+from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, Reason, not_seen
-from reconciler.plan.difference import Difference, compare, with_marker, within_limits
-from reconciler.plan.display import in_short
+from reconciler.plan.comparing import diff, mutability
+from reconciler.plan.comparing.difference import Difference, compare, with_marker, within_limits
+from reconciler.plan.comparing.display import in_short
 from reconciler.plan.machines import consumer_machine, continuation, journal_of, pause_differs, resumed_creation
 from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene, Seen

@@ -11,11 +11,11 @@ from typing import Any
 from reconciler.model import subjects, units
 from reconciler.model.flow import copied_entries, copies, origins
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveConsumer, LiveStream
 from reconciler.model.normal import canonical
+from reconciler.model.seen.live import LiveConsumer, LiveStream
 from reconciler.model.sourcing import detached, origin_of
 from reconciler.plan.change import Reason
-from reconciler.plan.display import in_short, yaml_path
+from reconciler.plan.comparing.display import in_short, yaml_path
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, delivered_by
 from reconciler.procedures.requests import Message, NextMessage

@@ -12,11 +12,11 @@ from typing import Any
 from reconciler.model import units
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveConsumer
 from reconciler.model.marker import Journal
+from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.units import MAX_INT64
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
-from reconciler.plan.difference import Difference
+from reconciler.plan.comparing.difference import Difference
 from reconciler.plan.losses import permitted, uncovered
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene

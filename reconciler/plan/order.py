@@ -4,7 +4,7 @@ Deletes come last, in reverse. Names break ties, so the order of the input never
 Exceptions, each with its reason:
 - lowering a stream's consumer limits comes after its consumers (the server refuses limits below an existing consumer);
 - deleting a consumer of a workqueue stream comes before the creates (two may never overlap there);
-- what a change needs (see `plan.handovers`) comes before it.
+- what a change needs (see `plan.subjects.handovers`) comes before it.
 """
 
 from __future__ import annotations

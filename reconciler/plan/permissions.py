@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.model.api import JETSTREAM_API, JETSTREAM_EVENTS, api_prefix
-from reconciler.model.common import State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from reconciler.model.sourcing import durables_read
 from reconciler.model.subjects import covers
 from reconciler.procedures.holds import hold_key

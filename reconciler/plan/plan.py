@@ -9,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from reconciler.model.common import DEFAULT_INTENT, State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer
-from reconciler.plan import guard, limits, moves
+from reconciler.model.kinds.common import DEFAULT_INTENT, State
+from reconciler.model.seen.live import Live, LiveConsumer
+from reconciler.plan import guard, limits
 from reconciler.plan.aspect import Aspect
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules, not_seen
+from reconciler.plan.comparing.display import in_short
 from reconciler.plan.decide import create, decide
-from reconciler.plan.display import in_short
 from reconciler.plan.faults import guarded
 from reconciler.plan.fingerprint import fingerprint
-from reconciler.plan.handovers import linked
 from reconciler.plan.machines import is_hold
 from reconciler.plan.order import ordered
 from reconciler.plan.policy import permits
 from reconciler.plan.removals import folded, nameless, removed_consumers, removed_durables, removed_streams, undeclared
 from reconciler.plan.scene import Scene, Seen
 from reconciler.plan.scope import Part, everything, part_of, touched_by
+from reconciler.plan.subjects import moves
+from reconciler.plan.subjects.handovers import linked
 from reconciler.procedures.move_subject import MoveSubject
 
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from reconciler.model.common import State
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveConsumer
+from reconciler.model.kinds.common import State
 from reconciler.model.normal import canonical
+from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.sourcing import durable_of
 from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.comparing.display import in_short
 from reconciler.plan.decide import delete
-from reconciler.plan.display import in_short
 from reconciler.plan.faults import guarded
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene, Seen

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from reconciler.model.common import State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream
+from reconciler.model.kinds.common import State
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
 from reconciler.plan.change import Memory, Rules
 from reconciler.procedures.consumer import caught_up_in
 from reconciler.procedures.requests import Fact, Read, Unanswered

@@ -13,13 +13,13 @@ from typing import Any, Self
 import orjson
 
 from reconciler.model import flow, units
-from reconciler.model.consumer import ConsumerSpec
-from reconciler.model.fields import Mutability, table
 from reconciler.model.identity import Key
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.fields import Mutability, table
 from reconciler.model.marker import Journal, Marker, read_marker, with_mark
 from reconciler.model.normal import EVERYTHING, Config, normal_consumer
 from reconciler.model.residue import Residue
-from reconciler.model.seen import mark_of
+from reconciler.model.seen.resource import mark_of
 from reconciler.model.subjects import covered
 
 DEFAULT_DEADLINE = 60 * 10**9

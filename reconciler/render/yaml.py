@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from reconciler.model.fields import table
 from reconciler.model.identity import API_VERSION, Key
-from reconciler.plan.display import spec_model
+from reconciler.model.kinds.fields import table
+from reconciler.plan.comparing.display import spec_model
 
 
 class _Dumper(yaml.SafeDumper):

@@ -13,12 +13,13 @@ from functools import partial
 from reconciler.model.desired import Declared
 from reconciler.model.flow import copies
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveStream
 from reconciler.model.normal import canonical
-from reconciler.plan import diff, losses
+from reconciler.model.seen.live import LiveStream
+from reconciler.plan import losses
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
+from reconciler.plan.comparing import diff
+from reconciler.plan.comparing.difference import compare
 from reconciler.plan.decide import outline
-from reconciler.plan.difference import compare
 from reconciler.plan.faults import guarded
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen

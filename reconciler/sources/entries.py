@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.model import units
-from reconciler.model.common import State
 from reconciler.model.desired import Declared
 from reconciler.model.flow import copied_entries, listened
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, canonical
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, identity_of, is_unused, origin_of
 from reconciler.plan.change import Change
-from reconciler.plan.difference import Difference, with_marker
+from reconciler.plan.comparing.difference import Difference, with_marker
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, delivered_by
 from reconciler.procedures.requests import ConsumerInfo, Copied, LastCopied, StreamInfo

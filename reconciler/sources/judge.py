@@ -22,12 +22,12 @@ from enum import StrEnum
 from reconciler.model import subjects
 from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveConsumer
 from reconciler.model.normal import EVERYTHING
+from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unused
 from reconciler.plan import losses
 from reconciler.plan.change import Reason, not_seen
-from reconciler.plan.display import in_short
+from reconciler.plan.comparing.display import in_short
 from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences

@@ -14,7 +14,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker
-from reconciler.model.seen import mark_of
+from reconciler.model.seen.resource import mark_of
 from reconciler.model.sourcing import Entry, durable_of, origin_of
 from reconciler.sources.graph.topology import Mode
 from reconciler.sources.graph.views import declared_mode

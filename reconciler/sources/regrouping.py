@@ -16,7 +16,7 @@ from reconciler.model.sourcing import copied_subjects, is_unused
 from reconciler.model.subjects import covered, overlap
 from reconciler.plan import losses
 from reconciler.plan.change import Reason
-from reconciler.plan.display import in_short
+from reconciler.plan.comparing.display import in_short
 from reconciler.plan.scene import Scene
 from reconciler.sources.entries import Reader, is_placeholder, origin_info, origin_subjects
 from reconciler.sources.migration.pairs import durable_key, place_of

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reconciler.model.identity import Key
-from reconciler.model.live import LiveStream
 from reconciler.model.normal import canonical
+from reconciler.model.seen.live import LiveStream
 from reconciler.model.sourcing import detached
 from reconciler.plan.change import Action, Change
 from reconciler.plan.scene import Scene

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from reconciler.model import units
 from reconciler.model.flow import filters_of
 from reconciler.model.normal import EVERYTHING
-from reconciler.plan.display import in_short
+from reconciler.plan.comparing.display import in_short
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import DEFAULT_DEADLINE
 from reconciler.sources.entries import Reader, origin_info

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
-from reconciler.manifests.reference import KINDS, Shape, fields_of, model_in
+from reconciler.cli.saying.terminal import Terminal
+from reconciler.manifests.reference.fields import KINDS, Shape, fields_of, model_in
 from tests.support.choice import examples
 from tests.support.daemon.command import SECONDS, Command, Ended
 from tests.support.values.catalogues import CATALOGUE

@@ -18,9 +18,9 @@ from aiohttp import web
 
 from reconciler.errors import Problem, UsageError
 from reconciler.model.identity import Key
-from reconciler.observe import board
-from reconciler.observe.board import Board
-from reconciler.observe.controls import StatusQuery
+from reconciler.observe.http.controls import StatusQuery
+from reconciler.observe.status import board
+from reconciler.observe.status.board import Board
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
 from tests.support.account.wire import Wire
 from tests.support.clock.until import until

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.saying.terminal import Terminal
 from tests.support.account.wire import Wire
 from tests.support.clock.until import until
 from tests.support.cluster.servers import free_ports

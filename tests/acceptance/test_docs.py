@@ -80,8 +80,10 @@ def test_the_generated_pages_are_up_to_date() -> None:
 
 
 def test_every_reason_code_is_explained() -> None:
-    rooms = [path.read_text(encoding="utf-8") for path in (ROOT / "reconciler" / "plan").glob("*.py")]
-    codes = {code for text in rooms for code in re.findall(r'Reason\(\s*"([a-z-]+)"', text)} | {"data-loss"}
+    rooms = [path for room in ("plan", "sources") for path in (ROOT / "reconciler" / room).rglob("*.py")]
+    codes = {code for path in rooms for code in re.findall(r'Reason\(\s*"([a-z-]+)"', path.read_text(encoding="utf-8"))} | {
+        "data-loss"
+    }
     page = (ROOT / "docs" / "reconciling.md").read_text(encoding="utf-8")
     assert {code for code in codes if f"`{code}`" not in page} == set()
     assert len(codes) > 20
@@ -93,3 +95,15 @@ def test_the_picture_of_the_rooms_is_the_contract(page: str) -> None:
     layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
     picture = " > ".join(" | ".join(f"{room.strip()}" for room in layer.split("|")) for layer in layers)
     assert picture in (ROOT / page).read_text(encoding="utf-8").replace("`", "")
+
+
+def test_the_map_names_what_is_there() -> None:
+    """Each row of the rooms counts from that room; everything else from the package, or from a file named before it in its cell."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for line in page.splitlines():
+        room = re.match(r"\| `(\w+)` \|", line)
+        bases = [ROOT / "reconciler", ROOT / "reconciler" / room[1]] if room else [ROOT / "reconciler"]
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", line):
+            found = [base / name for base in bases if (base / name).exists()]
+            assert found, f"{name} in: {line}"
+            bases.append(found[0].parent)

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reconciler.engine.outcome import Verdict
-from reconciler.model.consumer import ConsumerSpec
+from reconciler.engine.apply.outcome import Verdict
 from reconciler.model.desired import Declared
-from reconciler.model.fields import table
-from reconciler.model.stream import StreamSpec
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.fields import table
+from reconciler.model.kinds.stream import StreamSpec
 from reconciler.plan.change import Action, Cause, Change
 from tests.support.account.wire import Json, Wire, without_everything
 from tests.support.clock.until import until

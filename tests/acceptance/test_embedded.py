@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import embedded
-from reconciler.cli.embedded import embedded_server, find_executable
+from reconciler.cli.running import embedded
+from reconciler.cli.running.embedded import embedded_server, find_executable
 from reconciler.errors import Refused, Unreachable, UsageError
 from tests.support.account.wire import Wire
 
@@ -22,7 +22,7 @@ ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothi
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from reconciler.cli.embedded import embedded_server
+from reconciler.cli.running.embedded import embedded_server
 
 async def main():
     async with embedded_server(Path(sys.argv[1]), print) as url:

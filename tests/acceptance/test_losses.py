@@ -18,10 +18,10 @@ import pytest_asyncio
 from nats.aio.msg import Msg
 
 from reconciler.model.desired import Declared
-from reconciler.model.fields import Mutability, table
 from reconciler.model.identity import Kind
-from reconciler.plan.display import spec_model
-from reconciler.plan.hazards import HAZARDS
+from reconciler.model.kinds.fields import Mutability, table
+from reconciler.plan.comparing.display import spec_model
+from reconciler.plan.comparing.hazards import HAZARDS
 from tests.support.account.wire import Json, Wire
 from tests.support.choice import some
 from tests.support.daemon.engine import Engine, Start

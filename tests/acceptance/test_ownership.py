@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.engine.apply.outcome import Verdict
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan
 from reconciler.engine.memory import Recollection
-from reconciler.engine.outcome import Verdict
 from reconciler.engine.planning import make_plan
-from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Cause, Rules
 from tests.support.account.lease import hold

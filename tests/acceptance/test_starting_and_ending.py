@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.hangup import ends_by_hangup
+from reconciler.cli.running.hangup import ends_by_hangup
 from tests.support.daemon.command import Command
 from tests.support.values.catalogues import consumer, stream, write
 
@@ -155,7 +155,7 @@ def test_what_is_to_outlive_its_terminal_does(offline: Command) -> None:
 
 
 def test_without_a_terminal_a_hangup_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.cli.hangup._has_terminal", lambda: False)
+    monkeypatch.setattr("reconciler.cli.running.hangup._has_terminal", lambda: False)
     assert not ends_by_hangup(embedded=False)()
 
 

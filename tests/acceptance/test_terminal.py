@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.terminal import inert
-from reconciler.jetstream.holder import Holder
+from reconciler.cli.saying.terminal import inert
+from reconciler.jetstream.leading.holder import Holder
 from tests.support.account.lease import hold
 from tests.support.account.wire import Wire
 from tests.support.daemon.command import Command

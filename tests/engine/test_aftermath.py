@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.engine.aftermath import Aftermath
-from reconciler.engine.assembly import make_state
-from reconciler.engine.state import DaemonOptions, State
+from reconciler.engine.daemon.aftermath import Aftermath
+from reconciler.engine.daemon.assembly import make_state
+from reconciler.engine.daemon.state import DaemonOptions, State
 from reconciler.model.identity import Key
-from reconciler.model.live import EVERY_STREAM
-from reconciler.observe.board import Board, Process
+from reconciler.model.seen.live import EVERY_STREAM
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.status.board import Board, Process
 from reconciler.plan.change import Rules
 from tests.support.daemon.telling import Sink, telemetry_of
 from tests.support.values.build import NOW

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.agenda import Agenda
-from reconciler.engine.backoff import MOST
-from reconciler.engine.outcome import After, Later, No, Outcome, Result, Unsure, Word, result_of
+from reconciler.engine.apply.outcome import After, Later, No, Outcome, Result, Unsure, Word, result_of
+from reconciler.engine.daemon.agenda import Agenda
+from reconciler.engine.daemon.backoff import MOST
 from reconciler.errors import (
     AccessDenied,
     ApiError,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from reconciler.engine.alarms import Alarms, Within
+from reconciler.engine.writing.alarms import Alarms, Within
 
 _LONG, _SHORT = 30.0, 0.05
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.due import divide
-from reconciler.engine.flaps import TIMES, Flaps
-from reconciler.engine.outcome import No
-from reconciler.engine.trouble import Trouble
+from reconciler.engine.apply.outcome import No
+from reconciler.engine.daemon.due import divide
+from reconciler.engine.daemon.fights import TIMES, Flaps
+from reconciler.engine.daemon.trouble import Trouble
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff
 from reconciler.procedures.set_pause import SetPause

@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from reconciler.engine.attempt import SingleRequests
-from reconciler.engine.judging import Planned as Judging
+from reconciler.engine.apply.attempt import SingleRequests
 from reconciler.engine.planning import Planned
+from reconciler.engine.writing.judging import Planned as Judging
 from reconciler.errors import Moved
 from reconciler.plan.scene import Scene
 from reconciler.procedures.requests import UpdateConsumer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.backoff import FIRST, MOST, Backoff
+from reconciler.engine.daemon.backoff import FIRST, MOST, Backoff
 
 
 class Hands:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine import declared
-from reconciler.engine.declared import Manifests
+from reconciler.engine.daemon import manifests as declared
+from reconciler.engine.daemon.manifests import Manifests
 from reconciler.errors import InvalidInput, Problem, ReconcilerError, UsageError
 from reconciler.jetstream.clock import SystemClock
-from reconciler.manifests.loader import Loaded, Loader
-from reconciler.manifests.source import SourceTree, collect
+from reconciler.manifests.files.loader import Loaded, Loader
+from reconciler.manifests.files.source import SourceTree, collect
 from reconciler.model.desired import Desired
 from tests.support.clock.fake import Fast
 from tests.support.clock.until import until

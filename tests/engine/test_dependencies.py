@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.engine.dependencies import Failures
+from reconciler.engine.apply.dependencies import Failures
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change
 

@@ -1,4 +1,4 @@
-"""What is tried now, and why the rest waits: a row of the table in `engine.due` each."""
+"""What is tried now, and why the rest waits: a row of the table in `engine.daemon.due` each."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.due import divide
-from reconciler.engine.flaps import TIMES
-from reconciler.engine.outcome import result_of
-from reconciler.engine.state import State
+from reconciler.engine.apply.outcome import result_of
+from reconciler.engine.daemon.due import divide
+from reconciler.engine.daemon.fights import TIMES
+from reconciler.engine.daemon.state import State
 from reconciler.errors import ApiError
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, Reason

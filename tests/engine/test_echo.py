@@ -8,15 +8,15 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from reconciler.engine.echo import differs, patch_of, patch_of_fact
-from reconciler.jetstream.connection import Connection
+from reconciler.engine.writing.echo import differs, patch_of, patch_of_fact
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.read.reader import JetStreamReader
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream
-from reconciler.model.wanted import EVERYTHING
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
+from reconciler.model.seen.wanted import EVERYTHING
 from reconciler.procedures.requests import (
     Absent,
     CreateConsumer,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine.outcome import Outcome, Verdict, Word
-from reconciler.engine.run_once import ApplyOptions, apply_plan
+from reconciler.engine.apply.outcome import Outcome, Verdict, Word
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan
 from reconciler.errors import NoAnswer, Rewritten
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import Intent, State
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import CreateStream
 from tests.support.account.wire import Wire, eventually

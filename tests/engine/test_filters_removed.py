@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from reconciler.engine.outcome import Verdict
+from reconciler.engine.apply.outcome import Verdict
 from tests.support.account.wire import Wire
 from tests.support.daemon.engine import Start
 from tests.support.server.process import Server

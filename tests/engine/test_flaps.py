@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.engine.flaps import DELETED, PAUSE, TIMES, WINDOW, Flaps
+from reconciler.engine.daemon.fights import DELETED, PAUSE, TIMES, WINDOW, Flaps
 from reconciler.model.identity import Key
 from reconciler.plan.change import FieldDiff
 from tests.support.clock.fake import Clock

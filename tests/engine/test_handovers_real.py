@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from reconciler.engine.apply.outcome import Verdict, Word
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan
 from reconciler.engine.memory import Recollection
-from reconciler.engine.outcome import Verdict, Word
 from reconciler.engine.planning import make_plan
-from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.errors import NoAnswer
-from reconciler.model.common import Intent
+from reconciler.model.kinds.common import Intent
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import Write
 from tests.support.account.wire import Wire, eventually

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reconciler.engine.keeper import BY_REQUEST, Keeper, Running, digests_of
-from reconciler.engine.outcome import Outcome, Word
-from reconciler.engine.procedures import Halt, Supervisor
-from reconciler.model.common import Intent
+from reconciler.engine.apply.outcome import Outcome, Word
+from reconciler.engine.apply.procedures import Halt, Supervisor
+from reconciler.engine.daemon.keeper import BY_REQUEST, Keeper, Running, digests_of
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import Intent
 from reconciler.plan.change import Action, Cause, Change
 from reconciler.procedures.machine import Abort, Done, Observation, Step, Wait
 from tests.support.daemon.engine import Engine, supervisor_on

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.engine.memory import Recollection
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, Patch
+from reconciler.model.seen.live import Live, LiveConsumer, Patch
 from reconciler.plan.change import NO_MEMORY, Memory
 from tests.support.values.build import NOW, OLD, consumer, consumer_info, live, marked, stream, stream_info
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine.outcome import Verdict, Word
+from reconciler.engine.apply.outcome import Verdict, Word
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Change

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engine.dependencies import Failures
+from reconciler.engine.apply.dependencies import Failures
 from reconciler.engine.ports import LiveWriter
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
-from reconciler.model.wanted import Wanted
+from reconciler.model.seen.live import Live
+from reconciler.model.seen.wanted import Wanted
 from reconciler.plan.change import Action, Author, Cause, Change, Mass, Rules
 from reconciler.procedures.requests import CreateConsumer, Write
 from tests.support.account.meddling import Somebody

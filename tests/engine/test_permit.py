@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.permit import Right, permits
+from reconciler.engine.writing.permit import Right, permits
 from reconciler.errors import LeaseLost, Refused
-from reconciler.model.common import Intent
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import Intent
 from tests.support.daemon.state import state_of
 from tests.support.values.build import consumer, desired
 

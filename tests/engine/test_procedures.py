@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.engine.outcome import Later, No, Result
+from reconciler.engine.apply.outcome import Later, No, Result
 from reconciler.model import units
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
 from reconciler.procedures.requests import Absent, CreateStream, StreamInfo, UpdateStream

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.queue import Work, WorkQueue
+from reconciler.engine.daemon.queue import Work, WorkQueue
 from reconciler.model.identity import Key
 
 S, T = Key("Stream", "S"), Key("Stream", "T")

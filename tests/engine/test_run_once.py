@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.outcome import Verdict, Word
+from reconciler.engine.apply.outcome import Verdict, Word
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan, follows
+from reconciler.engine.apply.saved import load_saved, replan, save
 from reconciler.engine.planning import make_plan
-from reconciler.engine.run_once import ApplyOptions, apply_plan, follows
-from reconciler.engine.saved import load_saved, replan, save
 from reconciler.errors import InvalidInput, Refused
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Expectation
+from reconciler.model.kinds.common import Intent, State
 from reconciler.plan.change import Action, Cause, Change, Rules
-from reconciler.render.json import plan_document
+from reconciler.render.plan.json import plan_document
 from tests.support.account.wire import Wire
 from tests.support.daemon.engine import Engine, Start
 from tests.support.server.process import Server

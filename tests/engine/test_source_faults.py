@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.engine.source_looks import Looks
+from reconciler.engine.sources.looks import Looks
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import Absent, Read, StreamInfo
 from reconciler.sources.health import SourceState

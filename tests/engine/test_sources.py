@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.aftermath import Aftermath
-from reconciler.engine.assembly import make_state, tracked_ports
-from reconciler.engine.keeper import Running
-from reconciler.engine.outcome import No, Outcome
-from reconciler.engine.procedures import Supervisor
-from reconciler.engine.sources import Sources
-from reconciler.engine.state import DaemonOptions, State
+from reconciler.engine.apply.outcome import No, Outcome
+from reconciler.engine.apply.procedures import Supervisor
+from reconciler.engine.daemon.aftermath import Aftermath
+from reconciler.engine.daemon.assembly import make_state, tracked_ports
+from reconciler.engine.daemon.keeper import Running
+from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.sources.watch import Sources
 from reconciler.errors import NoResponders
 from reconciler.model import units
-from reconciler.model.common import Intent
 from reconciler.model.identity import Key
-from reconciler.observe.board import Board, Process
-from reconciler.observe.controls import StatusQuery
+from reconciler.model.kinds.common import Intent
+from reconciler.observe.http.controls import StatusQuery
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.status.board import Board, Process
 from reconciler.plan.change import Action, Cause, Change, Rules
 from reconciler.procedures.machine import Done
 from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo, Write

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.assembly import make_state
+from reconciler.engine.daemon.assembly import make_state
+from reconciler.engine.daemon.state import DaemonOptions, State
 from reconciler.engine.planning import wanted_by
-from reconciler.engine.state import DaemonOptions, State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
 from reconciler.model.sourcing import with_durables
-from reconciler.observe.board import Board, Process
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.status.board import Board, Process
 from reconciler.plan.change import Rules
 from tests.support.daemon.telling import Sink, telemetry_of
 from tests.support.values.build import NOW, desired, stream

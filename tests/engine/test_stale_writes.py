@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.outcome import Outcome, Word
+from reconciler.engine.apply.outcome import Outcome, Word
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan
 from reconciler.engine.planning import Planned
 from reconciler.engine.ports import LiveWriter
-from reconciler.engine.run_once import ApplyOptions, apply_plan
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared
+from reconciler.model.kinds.common import Intent, State
 from reconciler.procedures.requests import Write
 from tests.support.account.wire import Json, Wire
 from tests.support.cluster.servers import Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reconciler.engine.throttle import Throttle
+from reconciler.engine.writing.throttle import Throttle
 
 
 class Hands:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.backoff import FIRST, MOST
-from reconciler.engine.trouble import AFTER_A_NO, NEVER, Trouble
+from reconciler.engine.daemon.backoff import FIRST, MOST
+from reconciler.engine.daemon.trouble import AFTER_A_NO, NEVER, Trouble
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change
 from reconciler.procedures.set_pause import SetPause

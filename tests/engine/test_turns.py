@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from reconciler.engine.turns import Rank, Turns
+from reconciler.engine.writing.turns import Rank, Turns
 
 
 class Queue:

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.engine.judging import Given
 from reconciler.engine.ports import Ports
-from reconciler.engine.throttle import Throttle
-from reconciler.engine.turns import Rank
-from reconciler.engine.writes import Order, Writes
+from reconciler.engine.writing.judging import Given
+from reconciler.engine.writing.throttle import Throttle
+from reconciler.engine.writing.turns import Rank
+from reconciler.engine.writing.writes import Order, Writes
 from reconciler.errors import LeaseLost, Moved, NoAnswer, TooLarge, Unsettled
 from reconciler.jetstream.clock import SystemClock
 from reconciler.model.identity import Key

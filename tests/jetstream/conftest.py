@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 import pytest_asyncio
 
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from tests.support.account.connecting import Connect
 from tests.support.server.process import Server
 

@@ -11,9 +11,9 @@ import pytest
 
 from reconciler.errors import ApiError, NoResponders
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.kv import KeyValueBucket
-from reconciler.jetstream.paging import ByteBudget, pages, read_head
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.leading.kv import KeyValueBucket
+from reconciler.jetstream.read.paging import ByteBudget, pages, read_head
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import Absent, ConsumerInfo, NextMessage, StreamInfo
 from tests.support.account.connecting import Connect

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from reconciler.jetstream.audit import AuditMode, read_change
-from reconciler.jetstream.overhearing import Limits
+from reconciler.jetstream.hearing.audit import AuditMode, read_change
+from reconciler.jetstream.hearing.overhearing import Limits
 from tests.support.account.connecting import Connect
 from tests.support.account.ears import OWN, listening
 from tests.support.account.wire import AUDIT_SUBJECT, HEARD_SECONDS, Wire, eventually

@@ -12,9 +12,9 @@ import pytest
 
 from reconciler.errors import AccessDenied, NoAnswer, NoResponders, NotSent, Unreachable
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.settings import ConnectionSettings
-from reconciler.jetstream.subscription import Message
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
+from reconciler.jetstream.transport.subscription import Message
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import eventually
 from tests.support.cluster.servers import Cluster

@@ -13,11 +13,11 @@ import structlog
 
 from reconciler.errors import AccessDenied, ApiError, NoAnswer, NoResponders, NotSent, Unreachable
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.dial import dial
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.settings import ConnectionSettings
-from reconciler.jetstream.subscription import Message
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.dial import dial
+from reconciler.jetstream.transport.settings import ConnectionSettings
+from reconciler.jetstream.transport.subscription import Message
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually
 from tests.support.cluster.servers import free_ports

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from reconciler.jetstream.advisories import AUDITED, Home, OwnWrites
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.hearing.advisories import AUDITED, Home, OwnWrites
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model import units
 from reconciler.model.identity import Key

@@ -15,12 +15,12 @@ import pytest
 
 from reconciler.cli.writing import Pen, pen
 from reconciler.errors import NoAnswer, NotSent
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.fence import CONNECTIONS, FenceNews, FenceState, parse_links, recorded
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.settings import ConnectionSettings
-from reconciler.jetstream.term import LinkName
+from reconciler.jetstream.leading.fence import CONNECTIONS, FenceNews, FenceState, parse_links, recorded
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.leading.term import LinkName
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import CreateStream, UpdateStream
 from tests.support.account.lease import hold

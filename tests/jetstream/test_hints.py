@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.errors import ApiError
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.hints import AuditMode, Limits
+from reconciler.jetstream.hearing.hints import AuditMode, Limits
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from reconciler.errors import LeaseHeld, LeaseLost, NoAnswer, NoResponders, Refused
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.lease import KvLease, bucket_name
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.leading.lease import KvLease, bucket_name
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import CreateStream
@@ -41,10 +41,10 @@ HOLDER = """
 import asyncio, sys
 from reconciler.errors import LeaseLost
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.lease import KvLease
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.leading.lease import KvLease
+from reconciler.jetstream.transport.settings import ConnectionSettings
 
 async def main():
     connection = await Connection.open(ConnectionSettings(servers=(sys.argv[1],)))

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.writing import pen
-from reconciler.engine.election import stand
+from reconciler.engine.daemon.election import stand
 from reconciler.errors import LeaseHeld
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.clock import SystemClock
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.fence import FenceNews
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.kv import BucketState
-from reconciler.jetstream.lease import KvLease, bucket_name
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.leading.fence import FenceNews
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.leading.kv import BucketState
+from reconciler.jetstream.leading.lease import KvLease, bucket_name
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.model.identity import Key
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually

@@ -13,11 +13,11 @@ import pytest
 from reconciler.errors import ApiError, NatsError, NoAnswer
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.refresh import refresh
+from reconciler.jetstream.read.reader import JetStreamReader
+from reconciler.jetstream.read.refresh import refresh
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveStream, Patch
-from reconciler.model.wanted import EVERYTHING
+from reconciler.model.seen.live import Live, LiveStream, Patch
+from reconciler.model.seen.wanted import EVERYTHING
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire
 from tests.support.server.process import Server

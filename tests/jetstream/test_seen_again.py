@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer
-from reconciler.model.wanted import EVERYTHING
+from reconciler.model.seen.live import Live, LiveConsumer
+from reconciler.model.seen.wanted import EVERYTHING
 from reconciler.procedures.requests import Absent
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Unreachable, UsageError
-from reconciler.jetstream.servers import ServerList
-from reconciler.jetstream.settings import FLAGS, Resolved, redact, resolve
+from reconciler.jetstream.transport.servers import ServerList
+from reconciler.jetstream.transport.settings import FLAGS, Resolved, redact, resolve
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.errors import AccessDenied, NatsError
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
+from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
-from reconciler.model.wanted import EVERYTHING, Wanted
+from reconciler.model.seen.live import Live
+from reconciler.model.seen.wanted import EVERYTHING, Wanted
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.traces import Trace, traces_of
+from reconciler.jetstream.leading.traces import Trace, traces_of
+from reconciler.jetstream.transport.connection import Connection
 from reconciler.model.identity import Key
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire

@@ -9,11 +9,11 @@ import pytest
 
 from reconciler.errors import InvalidInput
 from reconciler.manifests.compile import Context, compile_document
-from reconciler.manifests.document import Text
-from reconciler.manifests.loader import Loader
-from reconciler.manifests.texts import parse_text
-from reconciler.model.common import DEFAULT_INTENT, State
+from reconciler.manifests.files.loader import Loader
+from reconciler.manifests.syntax.document import Text
+from reconciler.manifests.syntax.texts import parse_text
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import DEFAULT_INTENT, State
 from tests.support.values.manifests import codes, document, load, refused, warnings
 
 SECOND = 10**9

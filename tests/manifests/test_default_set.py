@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 

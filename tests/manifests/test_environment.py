@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.manifests.merge import merge_patch
-from reconciler.model.common import State
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from tests.support.values.manifests import codes, load, refused, warnings
 
 PROD = """

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.manifests.compile import Context, compile_document
-from reconciler.manifests.document import Document
-from reconciler.manifests.export import Exported, Format, export
-from reconciler.manifests.schema import schema
+from reconciler.manifests.export.documents import Exported, Format, export
+from reconciler.manifests.reference.schema import schema
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
-from reconciler.model.live import Live
 from reconciler.model.marker import DEAD_LETTER, Marker
 from reconciler.model.residue import Residue
+from reconciler.model.seen.live import Live
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Rules
 from tests.support.values import build

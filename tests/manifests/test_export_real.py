@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.compile import Compiled, Context, compile_document
-from reconciler.manifests.document import Document
-from reconciler.manifests.export import Exported, export
-from reconciler.manifests.nack import translate
+from reconciler.manifests.export.documents import Exported, export
+from reconciler.manifests.nack.documents import translate
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
-from reconciler.model.live import Live, LiveConsumer, LiveStream
-from reconciler.model.live import Server as ServerFacts
 from reconciler.model.marker import Marker
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
+from reconciler.model.seen.live import Server as ServerFacts
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from tests.support.account.wire import Wire

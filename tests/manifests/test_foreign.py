@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reconciler.errors import InvalidInput
-from reconciler.manifests.loader import Loaded, Loader
+from reconciler.manifests.files.loader import Loaded, Loader
 from reconciler.model.identity import API_VERSION
 from tests.support.values import catalogues
 

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from reconciler.errors import InvalidInput
 from reconciler.manifests.environment import MODELS
-from reconciler.manifests.loader import Loader
-from reconciler.model.documents import AssignmentIndexSpec, EnvironmentSpec, PolicySpec
-from reconciler.model.pool import WorkerAssignmentSpec
+from reconciler.manifests.files.loader import Loader
+from reconciler.model.kinds.documents import AssignmentIndexSpec, EnvironmentSpec, PolicySpec
+from reconciler.model.kinds.pool import WorkerAssignmentSpec
 from tests.support.choice import examples
 
 ALL: dict[str, type[BaseModel]] = {

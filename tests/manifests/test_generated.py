@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from reconciler.manifests.generated import INDEX_KIND, HeldBack, Selection, index_files, select
-from reconciler.manifests.parse import Loaded, Parser
-from reconciler.manifests.source import collect
+from reconciler.manifests.files.generated import INDEX_KIND, HeldBack, Selection, index_files, select
+from reconciler.manifests.files.parse import Loaded, Parser
+from reconciler.manifests.files.source import collect
 
 
 class Generated:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from reconciler.errors import InvalidInput
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.model.identity import Key
 from tests.support.values.manifests import document, load, refused, warnings, written
 

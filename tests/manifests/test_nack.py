@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.compile import Context, compile_document
-from reconciler.manifests.document import Document
 from reconciler.manifests.findings import Finding
-from reconciler.manifests.nack import is_nack, translate, written_path
-from reconciler.manifests.nack_fields import NACK_VERSION
+from reconciler.manifests.nack.documents import is_nack, translate, written_path
+from reconciler.manifests.nack.fields import NACK_VERSION
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Location
 from reconciler.plan.change import Action, Rules

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.compile import Context, compile_document
-from reconciler.manifests.document import Document
-from reconciler.manifests.nack_fields import NACK_VERSION
+from reconciler.manifests.nack.fields import NACK_VERSION
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
-from reconciler.model.live import Live, LiveConsumer, LiveStream
-from reconciler.model.live import Server as ServerFacts
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
+from reconciler.model.seen.live import Server as ServerFacts
 from reconciler.plan.change import Action, Rules
 from tests.support.account.wire import Wire
 from tests.support.server.process import Server

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from reconciler.manifests.compile import Context, compile_document
-from reconciler.manifests.document import Document
-from reconciler.model.buckets import KeyValueSpec, ObjectStoreSpec, compile_key_value, compile_object_store
-from reconciler.model.consumer import ConsumerSpec
+from reconciler.manifests.syntax.document import Document
 from reconciler.model.desired import Declared
-from reconciler.model.fields import to_wire
 from reconciler.model.identity import Location
+from reconciler.model.kinds.buckets import KeyValueSpec, ObjectStoreSpec, compile_key_value, compile_object_store
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.fields import to_wire
+from reconciler.model.kinds.stream import StreamSpec
 from reconciler.model.normal import digest, normal_consumer, normal_stream
-from reconciler.model.stream import StreamSpec
 from tests.support.account.wire import Wire
 
 Config = dict[str, Any]

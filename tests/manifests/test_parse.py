@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import InvalidInput, Problem, ReconcilerError
-from reconciler.manifests import parse, processes
-from reconciler.manifests.document import Document, Text
-from reconciler.manifests.parse import Loaded, Parser
-from reconciler.manifests.source import SourceFile, collect
+from reconciler.manifests.files import parse, processes
+from reconciler.manifests.files.parse import Loaded, Parser
+from reconciler.manifests.files.source import SourceFile, collect
+from reconciler.manifests.syntax.document import Document, Text
 
 KINDS = frozenset({"Environment", "Policy"})
 

@@ -11,11 +11,11 @@ import yaml
 from pydantic import BaseModel
 
 from reconciler.errors import UsageError
-from reconciler.manifests.explain import explain
-from reconciler.manifests.own_fields import DOCS
-from reconciler.manifests.reference import KINDS, fields_of, model_in
-from reconciler.manifests.schema import schema
-from reconciler.model.fields import table
+from reconciler.manifests.reference.explain import explain
+from reconciler.manifests.reference.fields import KINDS, fields_of, model_in
+from reconciler.manifests.reference.own_fields import DOCS
+from reconciler.manifests.reference.schema import schema
+from reconciler.model.kinds.fields import table
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import InvalidInput
-from reconciler.manifests import source
-from reconciler.manifests.source import SourceFile, SourceTree, collect
+from reconciler.manifests.files import source
+from reconciler.manifests.files.source import SourceFile, SourceTree, collect
 
 
 def write(root: Path, *names: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.model.identity import Key
 from tests.support.values.manifests import codes, load, refused, warnings, written
 

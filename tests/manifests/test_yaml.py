@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.errors import Problem
-from reconciler.manifests import yaml_events
-from reconciler.manifests.document import MAX_PROBLEMS, Document, Text
-from reconciler.manifests.encoding import MAX_LINE
-from reconciler.manifests.scalars import Ambiguous, OutOfRange, resolve
-from reconciler.manifests.texts import PIECE, cut, parse_text
-from reconciler.manifests.yaml import locate, parse_yaml
+from reconciler.manifests.syntax import events as yaml_events
+from reconciler.manifests.syntax.document import MAX_PROBLEMS, Document, Text
+from reconciler.manifests.syntax.encoding import MAX_LINE
+from reconciler.manifests.syntax.scalars import Ambiguous, OutOfRange, resolve
+from reconciler.manifests.syntax.texts import PIECE, cut, parse_text
+from reconciler.manifests.syntax.yaml import locate, parse_yaml
 
 MANIFEST = b"""\
 apiVersion: reconciler/v1
@@ -444,7 +444,7 @@ def test_without_libyaml_the_same_is_accepted(text: str) -> None:
     data = Text("f.yaml", text.encode())
     fast = parse_yaml(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reconciler.manifests.yaml.open_parser", yaml_events.PurePythonParser)
+        patch.setattr("reconciler.manifests.syntax.yaml.open_parser", yaml_events.PurePythonParser)
         slow = parse_yaml(data)
     if not fast.problems and not slow.problems:
         assert fast.documents == slow.documents
@@ -453,6 +453,6 @@ def test_without_libyaml_the_same_is_accepted(text: str) -> None:
 @pytest.mark.parametrize("text", ["a: no\n", "a: 1\na: 2\n", "a: &x [*x]\n", "a: !x y\n", "a: [\n", "1: a\n", "a: '\n", BOMB])
 def test_without_libyaml_the_same_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [problem.code for problem in parse_yaml(Text("f.yaml", text.encode())).problems]
-    monkeypatch.setattr("reconciler.manifests.yaml.open_parser", yaml_events.PurePythonParser)
+    monkeypatch.setattr("reconciler.manifests.syntax.yaml.open_parser", yaml_events.PurePythonParser)
     assert [problem.code for problem in parse_yaml(Text("f.yaml", text.encode())).problems] == expected
     assert parse_yaml(Text("f.yaml", MANIFEST)).documents == (only_document(MANIFEST),)

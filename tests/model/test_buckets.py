@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.model.buckets import (
+from reconciler.model.kinds.buckets import (
     KeyValueSpec,
     ObjectStoreSpec,
     compile_key_value,

@@ -9,7 +9,7 @@ import pytest
 from reconciler.model.desired import Desired
 from reconciler.model.generation import Generation, Moves, following
 from reconciler.model.identity import Key, Location
-from reconciler.model.pool import Pool, Worker, WorkerPoolSpec
+from reconciler.model.kinds.pool import Pool, Worker, WorkerPoolSpec
 
 KEY = Key("WorkerPool", "p")
 HERE = Location("p.yaml", 1, 0)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream, Patch, Server
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Patch, Server
 from tests.support.values.build import consumer, consumer_info, marked, stream, stream_info
 
 BEFORE = {"stream_name": "S", "name": "c", "created": "2026-01-01T00:00:00Z"}

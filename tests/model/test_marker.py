@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.manifests.export import export
+from reconciler.manifests.export.documents import export
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream
 from reconciler.model.marker import DEAD_LETTER, NO_MARKER, PARTS, Journal, Marker, read_marker, with_mark
 from reconciler.model.residue import Residue
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
 from reconciler.plan.change import Action, Rules
 from reconciler.procedures.machine import Ask, Observation, Procedure
 from reconciler.procedures.requests import Absent, ConsumerInfo, Copied, Fact, Message, NextMessage, Read, StreamInfo
-from reconciler.render.status import remembered
+from reconciler.render.status.judged import remembered
 from tests.support.values.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan
 

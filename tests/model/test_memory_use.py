@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.manifests.loader import Loader
-from reconciler.model.live import LiveConsumer, LiveStream
+from reconciler.manifests.files.loader import Loader
 from reconciler.model.normal import canonical
+from reconciler.model.seen.live import LiveConsumer, LiveStream
 from tests.support.values.build import OLD, consumer, consumer_info, marked, stream, stream_info
 
 MANY = 200

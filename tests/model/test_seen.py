@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from reconciler.model.live import LiveConsumer
+from reconciler.model.seen.live import LiveConsumer
 
 TIME = "2026-01-01T00:00:00Z"
 

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer
-from reconciler.observe.backlog import Backlog, backlog
+from reconciler.model.seen.live import Live, LiveConsumer
+from reconciler.observe.status.backlog import Backlog, backlog
 from tests.support.account.wire import Wire
 from tests.support.account.work import Work
 from tests.support.values import build

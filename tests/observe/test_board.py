@@ -10,13 +10,13 @@ import pytest
 
 from reconciler.errors import Problem, UsageError
 from reconciler.model import units
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker
-from reconciler.observe.board import Board, Process
-from reconciler.observe.controls import StatusQuery
+from reconciler.model.seen.live import Live
+from reconciler.observe.http.controls import StatusQuery
+from reconciler.observe.status.board import Board, Process
 from reconciler.observe.telemetry import PassReport
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
 from tests.support.clock.fake import Calendar

@@ -17,11 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.errors import Refused, UsageError
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.observe.controls import LIMIT, MOST, ConsumerRequest, StatusQuery
-from reconciler.observe.http import HttpServer
+from reconciler.observe.http.controls import LIMIT, MOST, ConsumerRequest, StatusQuery
+from reconciler.observe.http.server import HttpServer
 from reconciler.observe.metrics import Metrics
-from reconciler.plan.operating import Command, Pause, Resume
-from reconciler.plan.resetting import Reset
+from reconciler.plan.requests.pause import Command, Pause, Resume
+from reconciler.plan.requests.reset import Reset
 from tests.support.daemon.controls import Daemon
 
 ORDERS = Key("Stream", "ORDERS")

@@ -12,12 +12,12 @@ from typing import Any
 
 import aiohttp
 
-from reconciler.observe.board import Board, Process
-from reconciler.observe.controls import StatusQuery
-from reconciler.observe.door import MOST
-from reconciler.observe.http import HttpServer, _rendered
+from reconciler.observe.http.controls import StatusQuery
+from reconciler.observe.http.door import MOST
+from reconciler.observe.http.renderings import Pieces, Renderings, at_once
+from reconciler.observe.http.server import HttpServer, _rendered
 from reconciler.observe.metrics import Metrics
-from reconciler.observe.renderings import Pieces, Renderings, at_once
+from reconciler.observe.status.board import Board, Process
 from reconciler.plan.change import Rules
 from tests.support.clock.until import SECONDS
 from tests.support.daemon.controls import Daemon

@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler import __version__
 from reconciler.errors import Problem
-from reconciler.jetstream.fence import FenceNews, FenceState
+from reconciler.jetstream.leading.fence import FenceNews, FenceState
 from reconciler.model.identity import KINDS, Key
-from reconciler.observe.backlog import Backlog
 from reconciler.observe.metrics import AUTHORS, Metrics
+from reconciler.observe.status.backlog import Backlog
 from reconciler.observe.telemetry import Ending, PassReport, Telemetry
 from reconciler.plan.change import Action, Author, Cause, Change
 from tests.support.daemon.telling import NOW, Sink, telemetry_of

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from reconciler.errors import Problem
-from reconciler.jetstream.fence import FenceNews, FenceState
+from reconciler.jetstream.leading.fence import FenceNews, FenceState
 from reconciler.model.identity import Key
-from reconciler.observe.backlog import Backlog
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.status.backlog import Backlog
 from reconciler.observe.telemetry import Ending, PassReport, Telemetry
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Reason
 from tests.support.daemon.telling import Lines, Sink, telemetry_of

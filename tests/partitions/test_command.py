@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.app import run
-from reconciler.cli.partitions import _need_planner
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.commands.partitions import _need_planner
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.errors import UsageError
 from reconciler.partitions.picture import svg
 from tests.support.partitions.files import Desk
@@ -125,7 +125,7 @@ def test_what_is_to_be_done_at_the_end_is_done(desk: Desk) -> None:
 
 
 def test_nothing_outside_the_room_loads_its_libraries() -> None:
-    code = "import sys, reconciler, reconciler.partitions, reconciler.cli.app, reconciler.cli.partitions\n"
+    code = "import sys, reconciler, reconciler.partitions, reconciler.cli.app, reconciler.cli.commands.partitions\n"
     code += "print(sorted({'numpy', 'pyarrow', 'pandas', 'pyspark', 'xxhash'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

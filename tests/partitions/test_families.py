@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.model.subjects import covers, is_literal, overlap
 from reconciler.partitions.families import Family, covering, filters, problems
 from tests.support.partitions.files import Desk

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
-from reconciler.manifests.loader import Loader
+from reconciler.cli.saying.terminal import Terminal
+from reconciler.manifests.files.loader import Loader
 from tests.support.partitions.files import Desk
 
 POOL = """apiVersion: reconciler/v1

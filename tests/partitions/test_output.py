@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reconciler.errors import Refused
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.partitions.output import tree
 from reconciler.partitions.output.text import quoted_text
 from tests.support.partitions.files import Desk

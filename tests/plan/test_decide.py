@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.kinds.common import Intent, State
+from reconciler.model.seen.live import Live
 from reconciler.plan.change import Action, Cause, Change, Memory, Plan, Rules
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Governance
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker
 from reconciler.model.units import format_time
 from reconciler.plan import guard

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.dependencies import Failures
+from reconciler.engine.apply.dependencies import Failures
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.seen.live import Live
 from reconciler.plan.change import Action, Plan, Rules
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan

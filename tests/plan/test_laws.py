@@ -8,11 +8,11 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.desired import Declared
-from reconciler.model.fields import table
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.fields import table
+from reconciler.model.kinds.stream import StreamSpec
 from reconciler.model.normal import default_duplicate_window
-from reconciler.model.stream import StreamSpec
 from reconciler.plan.change import Action, Rules
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan

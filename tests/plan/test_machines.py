@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
+from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker, read_marker
 from reconciler.model.residue import Residue
+from reconciler.model.seen.live import Live
 from reconciler.plan.change import Action, Change, Memory, Plan, Rules
 from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import Absent, Message, NextMessage, StreamInfo, Unanswered

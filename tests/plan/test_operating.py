@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from reconciler.model.identity import Key
-from reconciler.model.live import Server
 from reconciler.model.marker import Journal, Marker
+from reconciler.model.seen.live import Server
 from reconciler.model.units import SECOND, format_time
-from reconciler.plan.operating import Decision, Operated, Pause, Resume
-from reconciler.plan.resetting import Reset, Span
+from reconciler.plan.requests.pause import Decision, Operated, Pause, Resume
+from reconciler.plan.requests.reset import Reset, Span
 from reconciler.procedures.requests import Message, NextMessage, PauseConsumer, ResetConsumer, StreamInfo
 from tests.support.values.build import NOW, consumer_info, stream_info
 

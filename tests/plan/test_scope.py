@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream, Patch
+from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Patch
 from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Rules
 from reconciler.procedures.move_subject import MoveSubject
 from reconciler.procedures.requests import Absent, Fact, Message, NextMessage, Read, Unanswered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from reconciler.model.identity import Key
-from reconciler.render.diff import change_diff, plan_diff
+from reconciler.render.plan.diff import change_diff, plan_diff
 from reconciler.render.yaml import dump, resource
 from tests.support.values.plans import changes, plan_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reconciler.manifests.loader import Loader
-from reconciler.render.graph_mermaid import mermaid
+from reconciler.manifests.files.loader import Loader
+from reconciler.render.graph.mermaid import mermaid
 from reconciler.sources.graph.views import declared_topology
 
 PAGE = Path(__file__).parents[2] / "docs" / "graph.md"

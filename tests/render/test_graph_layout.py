@@ -8,9 +8,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.render.graph_layout import Box, Layout, Link, Path, Place, layout
-from reconciler.render.graph_ranks import components, ranks
-from reconciler.render.graph_tops import isotonic
+from reconciler.render.graph.layout import Box, Layout, Link, Path, Place, layout
+from reconciler.render.graph.ranks import components, ranks
+from reconciler.render.graph.tops import isotonic
 
 SLACK = 0.01
 STEPS = 24

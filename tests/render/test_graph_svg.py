@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from reconciler.model.identity import Key
-from reconciler.render.graph_svg import svg
-from reconciler.render.graph_widths import text_width
+from reconciler.render.graph.svg import svg
+from reconciler.render.graph.widths import text_width
 from reconciler.sources.graph.topology import Mode, Reader, Topology
 from tests.support.values.topologies import NASTY, edge, key, many, nasty, topology
 

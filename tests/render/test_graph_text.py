@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.render.graph_dot import dot
-from reconciler.render.graph_mermaid import MOST_EDGES, mermaid, too_large
-from reconciler.render.graph_words import LONGEST
+from reconciler.render.graph.dot import dot
+from reconciler.render.graph.mermaid import MOST_EDGES, mermaid, too_large
+from reconciler.render.graph.words import LONGEST
 from reconciler.sources.graph.topology import Topology
 from tests.support.values.topologies import NASTY, edge, key, many, nasty, topology
 

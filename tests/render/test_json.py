@@ -6,7 +6,7 @@ import orjson
 
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff
-from reconciler.render.json import Ended, apply_document, plan_document
+from reconciler.render.plan.json import Ended, apply_document, plan_document
 from tests.support.values.contract import APPLIED, PLAN, conforms
 from tests.support.values.plans import everything, plan_of
 

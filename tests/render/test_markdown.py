@@ -8,7 +8,7 @@ import orjson
 
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
-from reconciler.render.markdown import LIMIT, plan_markdown
+from reconciler.render.plan.markdown import LIMIT, plan_markdown
 from tests.support.values.plans import everything, plan_of
 
 

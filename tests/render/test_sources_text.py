@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.model import units
-from reconciler.render.sources_text import source_lines
+from reconciler.render.status.sources_text import source_lines
 from tests.support.values import build
 
 NOW = build.NOW

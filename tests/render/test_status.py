@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from reconciler.model import units
-from reconciler.model.common import Intent, State
 from reconciler.model.identity import Key
-from reconciler.render.status import Condition, View, judged, status_document, statuses
-from reconciler.render.status_text import procedure_lines, status_lines
+from reconciler.model.kinds.common import Intent, State
+from reconciler.render.status.judged import Condition, View, judged, status_document, statuses
+from reconciler.render.status.text import procedure_lines, status_lines
 from tests.support.values import build
 from tests.support.values.plans import changes, plan_of
 

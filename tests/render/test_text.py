@@ -6,7 +6,7 @@ import dataclasses
 
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
-from reconciler.render.text import change_lines, plan_lines
+from reconciler.render.plan.text import change_lines, plan_lines
 from tests.support.values.plans import everything, plan_of
 
 

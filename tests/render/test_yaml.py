@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.manifests.document import Text
-from reconciler.manifests.yaml import parse_yaml
+from reconciler.manifests.syntax.document import Text
+from reconciler.manifests.syntax.yaml import parse_yaml
 from reconciler.render.yaml import dump
 
 TRICKY = ["y", "N", "no", "1e3", "1.5e3", "0755", "1:30", "1_000", "=", "~", "true", ".5", "+1", "-", "2026-01-01", "plain", ""]

@@ -8,11 +8,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from reconciler.model.common import Intent, State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import EVERY_STREAM
+from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Marker, read_marker
+from reconciler.model.seen.live import EVERY_STREAM
 from reconciler.model.sourcing import durables_read
 from reconciler.plan.change import Action, Cause, Change, Plan, Rules
 from reconciler.procedures.requests import LastCopied, StreamInfo, Unanswered, UpdateConsumer

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.model.identity import Key
-from reconciler.model.live import EVERY_STREAM, Live
-from reconciler.model.wanted import Wanted
-from reconciler.render.sources import source_row
+from reconciler.model.seen.live import EVERY_STREAM, Live
+from reconciler.model.seen.wanted import Wanted
+from reconciler.render.status.sources import source_row
 from reconciler.sources.graph.live import live_topology, needed
 from reconciler.sources.graph.topology import Edge, Mode, Topology, arranged
 from reconciler.sources.graph.views import declared_topology, told_topology

@@ -8,14 +8,14 @@ import pytest
 
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
 from reconciler.model.marker import Marker, with_mark
 from reconciler.model.residue import Residue
+from reconciler.model.seen.live import Live
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import Action, Change, Rules
 from reconciler.plan.permissions import Mode, Place, permissions
 from reconciler.plan.scope import touched_by
-from reconciler.render.text import change_lines
+from reconciler.render.plan.text import change_lines
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan
 

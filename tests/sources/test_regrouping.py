@@ -7,8 +7,8 @@ import copy
 
 import pytest
 
-from reconciler.model.common import Intent
 from reconciler.model.desired import Declared, Desired
+from reconciler.model.kinds.common import Intent
 from reconciler.plan.change import Action, Change, Plan, Rules
 from tests.support.values.build import stream
 from tests.support.world.declared import IDENTITY, MOVED, RETENTIONS, Entry, copier, managed, origin, own, plain, user

@@ -6,12 +6,12 @@ from typing import Any
 
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live
 from reconciler.model.marker import Marker
+from reconciler.model.seen.live import Live
 from reconciler.model.sourcing import DELIVERED, with_durables
 from reconciler.plan.change import Change, Rules
-from reconciler.plan.diff import fields
-from reconciler.render.text import change_lines
+from reconciler.plan.comparing.diff import fields
+from reconciler.render.plan.text import change_lines
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.engine.outcome import Outcome, Word
+from reconciler.engine.apply.outcome import Outcome, Word
 from reconciler.plan import losses
 from tests.support.sources.rows import MIRRORS, ROWS
 from tests.support.ways_out import promised, ways_out

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from tests.support.server.process import Server
 from tools import ending
 from tools.bench import daemon

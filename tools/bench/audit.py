@@ -19,9 +19,9 @@ import nats
 import orjson
 import structlog
 
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.hints import AuditMode, Hint, HintListener, Hints, Limits
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.hearing.hints import AuditMode, Hint, HintListener, Hints, Limits
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from tests.support.account.wire import Wire
 from tools.bench.measure import Measure, rounded
 

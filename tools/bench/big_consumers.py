@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
-from reconciler.model.wanted import EVERYTHING
+from reconciler.jetstream.read.reader import JetStreamReader
+from reconciler.model.seen.wanted import EVERYTHING
 from tools.bench.measure import Measure, rounded, seconds, tell
 
 _STREAM = "BIG"

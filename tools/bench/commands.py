@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from tests.support.server.process import Server
 from tools.bench.creating import body
 from tools.bench.measure import Measure, Sizes, rounded, tell

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import orjson
 
-from reconciler.engine.outcome import Verdict
+from reconciler.engine.apply.outcome import Verdict
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan
 from reconciler.engine.planning import Planned, make_plan
-from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.jetstream.domains import DomainApis
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import CreateConsumer, CreateStream
 from tools.bench.measure import Measure, rounded, seconds

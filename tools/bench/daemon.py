@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.model.desired import Desired
 from tools.bench.daemon_latency import latency
 from tools.bench.daemon_memory import as_declared, churn, settled

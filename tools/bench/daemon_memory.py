@@ -17,7 +17,7 @@ from typing import Any
 
 from reconciler.engine.planning import make_plan
 from reconciler.jetstream.domains import DomainApis
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.plan.change import Rules
 from tests.support.account.wire import Wire
 from tests.support.daemon.process import Daemon

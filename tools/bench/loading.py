@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from tools.bench.measure import Measure, rounded
 from tools.bench.workload import documents, write_by_document, write_by_stream
 

@@ -16,7 +16,7 @@ import orjson
 
 from reconciler.engine.memory import Recollection
 from reconciler.engine.planning import make_plan
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.plan.change import Rules
 from tools.bench.measure import Measure, rounded
 from tools.bench.workload import connected, ports

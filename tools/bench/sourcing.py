@@ -19,12 +19,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reconciler.engine.outcome import Verdict
+from reconciler.engine.apply.outcome import Verdict
+from reconciler.engine.apply.run_once import ApplyOptions, apply_plan
 from reconciler.engine.planning import make_plan
-from reconciler.engine.run_once import ApplyOptions, apply_plan
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
-from reconciler.manifests.loader import Loader
+from reconciler.manifests.files.loader import Loader
 from reconciler.plan.change import Rules
 from tests.support.account.wire import Wire
 from tests.support.sources import aggregate

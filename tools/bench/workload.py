@@ -11,19 +11,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from reconciler.engine.outcome import Outcome
+from reconciler.engine.apply.outcome import Outcome
 from reconciler.engine.ports import Ports
-from reconciler.engine.throttle import Throttle
-from reconciler.engine.writes import Writes
+from reconciler.engine.writing.throttle import Throttle
+from reconciler.engine.writing.writes import Writes
 from reconciler.jetstream.clock import SystemClock
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.read.reader import JetStreamReader
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, Server
+from reconciler.model.seen.live import Live, Server
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import CreateConsumer, CreateStream
 from tests.support.values.planned import plan

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.manifests.findings import Path
-from reconciler.model.common import State
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key, Location
-from reconciler.model.pool import Pool
+from reconciler.model.kinds.common import State
+from reconciler.model.kinds.pool import Pool
 from reconciler.model.sourcing import origin_of
 
 

@@ -10,7 +10,7 @@ from reconciler.manifests.crosscheck.declarations import Declarations
 from reconciler.manifests.findings import Fault, Finding, warning
 from reconciler.manifests.suggest import quoted
 from reconciler.model.identity import Key, Location, valid_name
-from reconciler.model.pool import Pool
+from reconciler.model.kinds.pool import Pool
 
 _NEARLY_FULL = 0.9
 

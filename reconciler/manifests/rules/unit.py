@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from reconciler.manifests.findings import Finding, Path, model_in
-from reconciler.model.fields import Duration
+from reconciler.model.kinds.fields import Duration
 
 _MEANT = 10**8
 """From 100 ms on a bare number can only have been meant as nanoseconds; less would be refused or useless nearly everywhere."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from reconciler.errors import InvalidInput, Problem
+from reconciler.manifests.files.source import MAX_FILE
 from reconciler.manifests.findings import Finding, from_validation, to_problems
-from reconciler.manifests.source import MAX_FILE
-from reconciler.manifests.texts import cut, parse_text
-from reconciler.model.documents import AssignmentIndexSpec
+from reconciler.manifests.syntax.texts import cut, parse_text
+from reconciler.model.kinds.documents import AssignmentIndexSpec
 from reconciler.partitions.output.text import INDEX_NAME
 
 INDEX_KIND = "AssignmentIndex"

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from reconciler.errors import InvalidInput, Problem
-from reconciler.manifests.texts import cut, parse_text
-from reconciler.model.pool import WorkerAssignmentSpec
+from reconciler.manifests.syntax.texts import cut, parse_text
+from reconciler.model.kinds.pool import WorkerAssignmentSpec
 from reconciler.partitions.output.index import Index
 from reconciler.partitions.reading.inputs import NOTHING, Previous, wild_ones
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.manifests.source import INDEX_NAME
+from reconciler.manifests.files.source import INDEX_NAME
 from reconciler.model.identity import API_VERSION
 
 __all__ = ["INDEX_NAME", "index_text", "quoted_text", "worker_file", "worker_text"]

@@ -12,9 +12,9 @@ from typing import Any
 
 from reconciler.model.flow import copied_entries, copies, domain_of, filters_of, imported
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer
+from reconciler.model.seen.live import Live, LiveConsumer
+from reconciler.model.seen.wanted import Wanted
 from reconciler.model.sourcing import DELIVERED, Entry, detached, durable_of, origin_of
-from reconciler.model.wanted import Wanted
 from reconciler.sources.graph.topology import IMPORTED, Edge, Mode, Node, Topology, arranged
 from reconciler.sources.graph.views import edge_of, reader_of
 from reconciler.sources.health import NO_HISTORY, judge

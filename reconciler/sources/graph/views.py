@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.model.common import State
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.flow import copied_entries, filters_of
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from reconciler.model.sourcing import Entry, copied_subjects, durable_of, is_managed, is_unused, origin_of
 from reconciler.sources.graph.topology import IMPORTED, Edge, Mode, Node, Reader, Topology, arranged
 

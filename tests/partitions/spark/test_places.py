@@ -24,7 +24,7 @@ import pytest
 
 from reconciler.cli import spark_submit
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.saying.terminal import Terminal
 from tests.support.cluster.servers import free_ports
 from tests.support.pages.following import follow, replaced
 from tests.support.partitions import called

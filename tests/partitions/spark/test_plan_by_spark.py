@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.model.subjects import is_literal
 from reconciler.partitions.families import Family, covering, filters
 from tests.support.partitions.both import Both

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from reconciler.jetstream.connection import Connection
+from reconciler.jetstream.transport.connection import Connection
 
 Connect = Callable[..., Awaitable[Connection]]
 """Opens one from URLs and the fields of ConnectionSettings."""

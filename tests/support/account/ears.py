@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
-from reconciler.jetstream.hints import FEW, AuditMode, Hint, HintListener, Hints, Limits
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.hearing.hints import FEW, AuditMode, Hint, HintListener, Hints, Limits
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.model.identity import Key
 from reconciler.plan.change import Author
 from tests.support.account.wire import HEARD_SECONDS, Wire, eventually

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.fence import Fence
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.lease import KvLease
-from reconciler.jetstream.settings import ConnectionSettings
-from reconciler.jetstream.term import Term
+from reconciler.jetstream.leading.fence import Fence
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.leading.lease import KvLease
+from reconciler.jetstream.leading.term import Term
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from tests.support.server.process import Server
 
 OTHER = Holder(host="elsewhere", pid=4711, source="git")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.model.identity import Key
-from reconciler.observe.controls import ConsumerRequest, StatusQuery
-from reconciler.observe.renderings import Pieces
+from reconciler.observe.http.controls import ConsumerRequest, StatusQuery
+from reconciler.observe.http.renderings import Pieces
 
 
 @dataclass

@@ -9,20 +9,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from reconciler.engine.judging import Given
-from reconciler.engine.outcome import Outcome
+from reconciler.engine.apply.outcome import Outcome
+from reconciler.engine.apply.procedures import Supervisor
+from reconciler.engine.apply.run_once import Applied, ApplyOptions, apply_plan
 from reconciler.engine.planning import Planned, make_plan
 from reconciler.engine.ports import Lease, LiveReader, LiveWriter, Observer, Ports
-from reconciler.engine.procedures import Supervisor
-from reconciler.engine.run_once import Applied, ApplyOptions, apply_plan
-from reconciler.engine.throttle import Throttle
-from reconciler.engine.writes import Order, Writes
+from reconciler.engine.writing.judging import Given
+from reconciler.engine.writing.throttle import Throttle
+from reconciler.engine.writing.writes import Order, Writes
 from reconciler.errors import LeaseLost
 from reconciler.jetstream.clock import SystemClock
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.read.reader import JetStreamReader
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Declared
 from reconciler.model.identity import Key

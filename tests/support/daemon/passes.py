@@ -6,17 +6,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.engine.assembly import make_state, tracked_ports
-from reconciler.engine.declared import Manifests
-from reconciler.engine.passes import Passes
-from reconciler.engine.queue import Work
-from reconciler.engine.state import DaemonOptions, State
+from reconciler.engine.daemon.assembly import make_state, tracked_ports
+from reconciler.engine.daemon.manifests import Manifests
+from reconciler.engine.daemon.passes import Passes
+from reconciler.engine.daemon.queue import Work
+from reconciler.engine.daemon.state import DaemonOptions, State
 from reconciler.jetstream.clock import SystemClock
-from reconciler.manifests.loader import Loaded
+from reconciler.manifests.files.loader import Loaded
 from reconciler.model.identity import Key
-from reconciler.observe.board import Board, Process
-from reconciler.observe.controls import StatusQuery
+from reconciler.observe.http.controls import StatusQuery
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.status.board import Board, Process
 from reconciler.plan.change import Rules
 from tests.support.account.meddling import Somebody
 from tests.support.account.wire import Json

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reconciler.engine.assembly import make_state
-from reconciler.engine.state import DaemonOptions, State
+from reconciler.engine.daemon.assembly import make_state
+from reconciler.engine.daemon.state import DaemonOptions, State
 from reconciler.model.identity import Key
-from reconciler.observe.board import Board, Process
 from reconciler.observe.metrics import Metrics
+from reconciler.observe.status.board import Board, Process
 from reconciler.plan.change import Action, Cause, Change, FieldDiff, Rules
 from tests.support.daemon.telling import Sink, telemetry_of
 from tests.support.values.build import NOW, consumer, consumer_info, live, marked, stream, stream_info

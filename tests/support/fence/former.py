@@ -21,16 +21,16 @@ from typing import Any
 import orjson
 
 from reconciler.cli.writing import pen
-from reconciler.engine.throttle import Throttle
-from reconciler.engine.turns import Rank
-from reconciler.engine.writes import Order, Writes
+from reconciler.engine.writing.throttle import Throttle
+from reconciler.engine.writing.turns import Rank
+from reconciler.engine.writing.writes import Order, Writes
 from reconciler.errors import ReconcilerError
 from reconciler.jetstream.clock import SystemClock
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.reader import JetStreamReader
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.read.reader import JetStreamReader
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.model.identity import Key
 from reconciler.procedures.requests import ConsumerInfo, UpdateConsumer, Write
 from tests.support.daemon.engine import plain

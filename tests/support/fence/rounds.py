@@ -18,11 +18,11 @@ from typing import Any
 
 from reconciler.cli.writing import pen
 from reconciler.errors import NatsError
-from reconciler.jetstream.connection import Connection
 from reconciler.jetstream.domains import DomainApis
-from reconciler.jetstream.fence import FenceNews, FenceState
-from reconciler.jetstream.holder import Holder
-from reconciler.jetstream.settings import ConnectionSettings
+from reconciler.jetstream.leading.fence import FenceNews, FenceState
+from reconciler.jetstream.leading.holder import Holder
+from reconciler.jetstream.transport.connection import Connection
+from reconciler.jetstream.transport.settings import ConnectionSettings
 from tests.support.account.wire import Json, Wire, eventually
 from tests.support.daemon.leadership import short_lease
 

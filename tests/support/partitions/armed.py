@@ -53,7 +53,7 @@ def armed(at: int) -> Callable[[], int]:
 
 def _serve() -> None:
     from reconciler.cli.app import run  # noqa: PLC0415 - only as a program: a process that is armed imports it itself
-    from reconciler.cli.terminal import Terminal  # noqa: PLC0415 - the same
+    from reconciler.cli.saying.terminal import Terminal  # noqa: PLC0415 - the same
     from reconciler.partitions.run import make  # noqa: F401, PLC0415 - loaded once, for all runs
 
     for line in sys.stdin:

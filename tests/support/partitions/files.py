@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.app import run
-from reconciler.cli.terminal import Terminal
+from reconciler.cli.saying.terminal import Terminal
 
 PLAN = """apiVersion: reconciler/v1
 kind: PartitionPlan

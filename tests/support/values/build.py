@@ -6,15 +6,15 @@ from typing import Any
 
 import orjson
 
-from reconciler.model.common import DEFAULT_INTENT, Intent
-from reconciler.model.consumer import ConsumerSpec
 from reconciler.model.desired import Declared, Desired
-from reconciler.model.fields import to_wire
 from reconciler.model.identity import Key, Location
-from reconciler.model.live import Live, LiveConsumer, LiveStream, Server
+from reconciler.model.kinds.common import DEFAULT_INTENT, Intent
+from reconciler.model.kinds.consumer import ConsumerSpec
+from reconciler.model.kinds.fields import to_wire
+from reconciler.model.kinds.stream import StreamSpec
 from reconciler.model.marker import Marker, with_mark
 from reconciler.model.normal import complete_stream, digest, normal_consumer, normal_stream
-from reconciler.model.stream import StreamSpec
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Server
 from reconciler.model.units import format_time
 
 NOW = 1_800_000_000 * 10**9

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import InvalidInput, Problem
-from reconciler.manifests.loader import Loaded, Loader
+from reconciler.manifests.files.loader import Loaded, Loader
 
 HEADER = "apiVersion: reconciler/v1\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from reconciler.model.identity import Key
-from reconciler.model.live import Server
+from reconciler.model.seen.live import Server
 from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Plan, Reason, Rules
 from reconciler.procedures.machine import Description, Done, Observation, Step
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.model.common import DEFAULT_INTENT, Intent
 from reconciler.model.desired import Declared, Desired
+from reconciler.model.kinds.common import DEFAULT_INTENT, Intent
 from tests.support.values.build import consumer, stream
 from tests.support.world.keeper import manifests
 

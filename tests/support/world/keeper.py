@@ -14,7 +14,7 @@ import orjson
 from reconciler.errors import ApiError, NoAnswer
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
-from reconciler.model.live import Live, LiveConsumer, LiveStream, Server
+from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Server
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import NO_MEMORY, Action, Change, Memory, Plan, Rules
 from reconciler.procedures.looks import Looking

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 
 from reconciler.model import units
-from reconciler.model.common import Intent
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import Intent
 from reconciler.model.marker import read_marker
 from reconciler.plan.change import NO_MEMORY, Memory
 from reconciler.procedures.machine import Procedure

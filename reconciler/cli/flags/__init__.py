@@ -1,0 +1,1 @@
+"""The options of commands: each described once, and what is made of them."""

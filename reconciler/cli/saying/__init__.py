@@ -1,0 +1,1 @@
+"""What people and workflows are told: output, progress, failures, exit codes, questions."""

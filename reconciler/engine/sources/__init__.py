@@ -1,0 +1,1 @@
+"""Watches streams that copy, and does something about those that stand still."""

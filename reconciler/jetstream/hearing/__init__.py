@@ -1,0 +1,1 @@
+"""What servers publish unasked: hints of what somebody may have changed."""

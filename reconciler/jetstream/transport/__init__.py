@@ -1,0 +1,1 @@
+"""The connection: settings, login, requests and replies, loss and return."""

@@ -1,0 +1,1 @@
+"""Live state as manifests."""

@@ -1,0 +1,1 @@
+"""Which files there are, what is in them, and which of it is ours."""

@@ -1,0 +1,1 @@
+"""NACK's resources, in and out."""

@@ -1,0 +1,1 @@
+"""Text as documents, with positions: strict YAML and JSON."""

@@ -1,0 +1,1 @@
+"""What can be declared: one table of fields for each kind."""

@@ -1,0 +1,1 @@
+"""What a server showed, kept up by looks and answers."""

@@ -1,0 +1,1 @@
+"""The process over HTTP."""

@@ -1,0 +1,1 @@
+"""The state of every resource, and of the process."""

@@ -1,0 +1,110 @@
+"""What others changed: when, which fields, who, and since when it is repaired.
+
+Invariant: pure and bounded; a drift outlives its repair, and the oldest are forgotten first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.model import units
+from reconciler.model.identity import Key
+from reconciler.observe.wording import SHOWN
+from reconciler.plan.change import Author, FieldDiff
+from reconciler.render.status.judged import values_of
+
+Json = dict[str, Any]
+MOST = 10_000
+LATE = 5 * units.SECOND
+"""How much later than the drift its author may become known: the audit and the advisory travel separately."""
+_FIGHT_LASTS = 600 * units.SECOND
+"""A fight of which nothing was heard for so long is over."""
+
+
+@dataclass(slots=True)
+class _Drift:
+    at: int
+    fields: tuple[str, ...]
+    author: Author | None
+    differing: tuple[FieldDiff, ...] = ()
+    repaired_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fight:
+    at: int
+    path: str
+    value: Any
+    times: int
+
+
+class Drifts:
+    """The last drift, and the running fight, of each key."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._drifts: dict[Key, _Drift] = {}
+        """The oldest first."""
+        self._open: set[Key] = set()
+        """Not repaired yet."""
+        self._fights: dict[Key, _Fight] = {}
+
+    def drifted(self, key: Key, fields: Iterable[str], author: Author | None, differing: Iterable[FieldDiff] = ()) -> None:
+        """Somebody changed these fields; none: somebody deleted it."""
+        self._drifts.pop(key, None)
+        self._drifts[key] = _Drift(self._now(), tuple(fields), author, tuple(itertools.islice(differing, SHOWN)))
+        self._open.add(key)
+        if len(self._drifts) > MOST:
+            oldest = next(iter(self._drifts))
+            del self._drifts[oldest]
+            self._open.discard(oldest)
+
+    def attributed(self, key: Key, author: Author) -> bool:
+        """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""
+        drift = self._drifts.get(key)
+        if drift is None or (drift.author and (drift.author.client or drift.author.user)) or self._now() - drift.at > LATE:
+            return False
+        drift.author = author
+        return True
+
+    def repaired(self, key: Key) -> None:
+        """It is as declared again."""
+        if key in self._open:
+            self._open.discard(key)
+            self._drifts[key].repaired_at = self._now()
+
+    def unrepaired(self) -> frozenset[Key]:
+        """What still differs, as far as is known."""
+        return frozenset(self._open)
+
+    def fought(self, key: Key, path: str, value: Any, times: int) -> None:  # noqa: ANN401 - any value of a field
+        """The same field was set to the same foreign value so many times."""
+        self._fights.pop(key, None)
+        self._fights[key] = _Fight(self._now(), path, value, times)
+        if len(self._fights) > MOST:
+            del self._fights[next(iter(self._fights))]
+
+    def document(self, key: Key) -> Json | None:
+        """The last drift as the status shows it."""
+        drift = self._drifts.get(key)
+        if drift is None:
+            return None
+        author = drift.author
+        return {
+            "at": units.format_time(drift.at),
+            "fields": list(drift.fields),
+            "changes": values_of(drift.differing),
+            "client": author.client if author else None,
+            "user": author.user if author else None,
+            "repairedAt": None if drift.repaired_at is None else units.format_time(drift.repaired_at),
+        }
+
+    def fight(self, key: Key) -> Json | None:
+        """The fight over a field of this key, while it lasts."""
+        fight = self._fights.get(key)
+        if fight is None or self._now() - fight.at > _FIGHT_LASTS:
+            return None
+        return {"field": fight.path, "value": fight.value, "times": fight.times}

@@ -1,0 +1,1 @@
+"""Subjects that change hands, between streams and between consumers."""

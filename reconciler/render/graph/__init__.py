@@ -1,0 +1,1 @@
+"""A topology as a picture or as text."""

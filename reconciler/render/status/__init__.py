@@ -1,0 +1,1 @@
+"""The state of everything, for people and programs."""
