@@ -94,7 +94,8 @@ class AccessDenied(NatsError):
     def __init__(self, operation: str, subject: str) -> None:
         self.operation = operation
         self.subject = subject
-        super().__init__(f'permission denied: {operation} "{subject}"; grant it to this user (see `reconciler permissions`)')
+        all_of_them = "`reconciler permissions --mode apply` prints all that it needs; for a daemon: `--mode daemon`"
+        super().__init__(f'permission denied: {operation} "{subject}"; grant it to this user ({all_of_them})')
 
 
 class NotSent(NatsError):

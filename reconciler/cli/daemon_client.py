@@ -104,8 +104,8 @@ class DaemonClient:
         self._request("POST", f"/-/{action}" + (f"?{urlencode({'key': str(key)})}" if key is not None else ""))
 
     def operate(self, action: str, asked: Mapping[str, str]) -> Json:
-        """`POST /-/consumer/ACTION?…`; raises Refused when the daemon cannot or will not do it."""
-        answer = orjson.loads(self._request("POST", f"/-/consumer/{action}?{urlencode(asked)}"))
+        """`POST /-/ACTION?…`; raises Refused when the daemon cannot or will not do it."""
+        answer = orjson.loads(self._request("POST", f"/-/{action}?{urlencode(asked)}"))
         if not isinstance(answer, dict):
             raise self._stranger()
         return answer

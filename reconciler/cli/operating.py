@@ -5,7 +5,6 @@ Invariant: at most one changing request, sent while the lease was held, and judg
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from reconciler.cli.connecting import connected
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.saying.confirm import confirm
 from reconciler.cli.session import Session
-from reconciler.cli.writing import pen, taken, tell_fence
+from reconciler.cli.writing import pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.engine import operating
 from reconciler.engine.operating import judged
 from reconciler.engine.writing.throttle import Throttle
 from reconciler.engine.writing.writes import Reply, Writes
-from reconciler.errors import LeaseHeld, Refused, Unreachable
+from reconciler.errors import Refused
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.leading.holder import Holder
@@ -65,9 +64,8 @@ class Operator:
         self.owner = owner
         self._session = session
         self._apis = apis
-        self._daemon = daemon.client()
-        self._insists = daemon.daemon is not None
-        """A daemon was named, so it is asked or nobody."""
+        daemon.client()  # an address that means nothing is said at once
+        self._daemon = daemon
         self._reader = JetStreamReader(apis)
         self._operator = operating.Operator(apis, self._reader, key, owner)
         source = f"a person's command to {key}"
@@ -91,31 +89,23 @@ class Operator:
             return Done(found, decision)
         if manner.ask and not await confirm(self._session, f"Move {self.key}?"):
             return Done(found, decision, declined=True)
-        try:
+        with telling_of_daemon(f"{self.key} was not changed"):  # what would come of it was told, and must not be taken for done
             answer = await self._through_daemon(command, found, decision)
             if answer is None:
                 found, decision, answer = await self._with_lease(command, decision, manner)
-        except LeaseHeld as held:  # what would come of it was told, and must not be taken for done
-            way_out = f"{self.key} was not changed: give the URL of that daemon with --daemon, or stop that process first"
-            raise LeaseHeld((*held.reasons, way_out)) from None
         return Done(found, decision, answer, await self._info())
 
     async def _through_daemon(self, command: Command, found: Operated, decision: Decision) -> Reply | None:
-        """The answer, when the process that holds the lease is a daemon which can be asked; None when there is none."""
-        state = await self._lease.show()
-        if state is None:
-            return None
         action, asked = _asked(command, found)
-        asked |= {"key": str(self.key), "agreed": ",".join(decision.gist), "holder": state.holder.holder}
-        try:
-            with self._session.terminal.working(f"asking the daemon that holds the lease to change {self.key}"):
-                done = await asyncio.to_thread(self._daemon.operate, action, asked)
-        except Unreachable:
-            if self._insists:
-                raise
-            return None
-        answer: Reply | None = done.get("answer")
-        return answer
+        asked |= {"key": str(self.key), "agreed": ",".join(decision.gist)}
+        done = await through_daemon(
+            self._session.terminal,
+            self._lease,
+            self._daemon,
+            f"change {self.key}",
+            lambda daemon, holder: daemon.operate(f"consumer/{action}", {**asked, "holder": holder}),
+        )
+        return done.get("answer") if done else None
 
     async def _with_lease(self, command: Command, decision: Decision, manner: Manner) -> tuple[Operated, Decision, Reply | None]:
         async with taken(self._session.terminal, self._lease) as lease:

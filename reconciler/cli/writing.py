@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
+from reconciler.cli.daemon_client import DaemonClient, DaemonFlags, Json
 from reconciler.cli.saying.terminal import Terminal
-from reconciler.errors import NatsError
+from reconciler.errors import LeaseHeld, NatsError, Unreachable
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.leading.fence import PATIENCE, Fence, FenceNews, FenceState
 from reconciler.jetstream.leading.holder import Holder
@@ -20,6 +21,8 @@ from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.sourcing import durables_read
 
+Ask = Callable[[DaemonClient, str], Json]
+"""Asks a daemon, which has to be the holder of the lease that is given."""
 _WITHOUT_A_WORD = 1.0
 """Seconds."""
 
@@ -59,6 +62,30 @@ async def taken(terminal: Terminal, lease: KvLease) -> AsyncIterator[KvLease]:
             yield lease
     finally:
         telling.cancel()
+
+
+async def through_daemon(terminal: Terminal, lease: KvLease, flags: DaemonFlags, doing: str, ask: Ask) -> Json | None:
+    """The answer, when the process that holds the lease is a daemon which can be asked; None when there is none."""
+    state = await lease.show()
+    if state is None:
+        return None
+    try:
+        with terminal.working(f"asking the daemon that holds the lease to {doing}"):
+            return await asyncio.to_thread(ask, flags.client(), state.holder.holder)
+    except Unreachable:
+        if flags.daemon is not None:  # one was named, so it is asked or nobody
+            raise
+        return None
+
+
+@contextmanager
+def telling_of_daemon(what: str) -> Iterator[None]:
+    """Whoever finds the lease held learns that `what` was not done, and how it can be."""
+    try:
+        yield
+    except LeaseHeld as held:
+        way_out = f"{what}: give the URL of that daemon with --daemon, or stop that process first"
+        raise LeaseHeld((*held.reasons, way_out)) from None
 
 
 async def _tell_wait(terminal: Terminal, lease: KvLease) -> None:

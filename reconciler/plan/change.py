@@ -81,6 +81,24 @@ def not_seen(why: str, key: Key) -> Reason:
     return Reason("unknown", why, f"{way_out}; then try again (a daemon does by itself)")
 
 
+def suspended(key: Key) -> Reason:
+    """Somebody wants it to be left alone, by its manifest or by a request to the daemon."""
+    way_out = f"remove the annotation `reconciler/suspend` from its manifest, or, at a daemon, `reconciler resume {key}`"
+    return Reason("suspended", "it differs, and is left alone", way_out)
+
+
+def update_prevented() -> Reason:
+    """Its manifest does not let it be changed."""
+    way_out = "take `update` out of the annotation `reconciler/prevent` of its manifest (in NACK's language: `preventUpdate`)"
+    return Reason("prevented", "its manifest prevents updates", way_out)
+
+
+def delete_prevented() -> Reason:
+    """Its manifest does not let it be removed."""
+    way_out = "take `delete` out of the annotation `reconciler/prevent` of its manifest (in NACK's language: `preventDelete`)"
+    return Reason("prevented", "its manifest prevents its removal", way_out)
+
+
 @dataclass(frozen=True, slots=True)
 class Author:
     """Who made the live state differ, as the API audit named it."""

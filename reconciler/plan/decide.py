@@ -32,7 +32,7 @@ from reconciler.model.marker import Marker
 from reconciler.model.normal import canonical
 from reconciler.model.seen.live import LiveConsumer, LiveStream
 from reconciler.plan import losses
-from reconciler.plan.change import Action, Cause, Change, Reason, not_seen
+from reconciler.plan.change import Action, Cause, Change, Reason, delete_prevented, not_seen, suspended, update_prevented
 from reconciler.plan.comparing import diff, mutability
 from reconciler.plan.comparing.difference import Difference, compare, with_marker, within_limits
 from reconciler.plan.comparing.display import in_short
@@ -46,8 +46,7 @@ def decide(scene: Scene, declared: Declared) -> Change | None:
     change = _decide(scene, declared)
     if change is None or not declared.intent.suspend or change.action is Action.BLOCKED or _half_done(scene, declared.key):
         return change
-    reason = Reason("suspended", "it differs, and is left alone", "resume it, or remove the annotation reconciler/suspend")
-    return change.blocked(reason)
+    return change.blocked(suspended(declared.key))
 
 
 def _decide(scene: Scene, declared: Declared) -> Change | None:
@@ -127,7 +126,8 @@ def _why_not_taken(scene: Scene, key: Key, seen: Seen) -> Reason | None:
     """Why what belongs to another owner stays that owner's; None where somebody takes it over by name."""
     rules, owner = scene.rules, seen.owner
     if not (rules.adopt and owner in rules.take_from and key in rules.targets):
-        way_out = f"remove it here, or there and take it over: `--adopt --take-from {quote(owner)} --target {key}`"
+        taking = f"`--adopt --take-from {quote(owner)} --target {key}`"
+        way_out = f"take it out of these manifests, or out of that owner's and take it over: {taking}"
         return Reason("other-owner", f"it belongs to {owner!r}", way_out)
     if seen.marker.journal is not None:
         message = f"{owner!r} is in the middle of {seen.marker.journal.name}"
@@ -178,7 +178,7 @@ def _change(scene: Scene, difference: Difference, action: Action) -> Change:
     if reasons:
         return change.blocked(*reasons)
     if declared.intent.prevent_update and difference.names:
-        return change.blocked(Reason("prevented", "preventUpdate is set in its manifest", "remove preventUpdate"))
+        return change.blocked(update_prevented())
     if isinstance(seen, LiveStream):
         return _stream_change(scene, difference, seen, change)
     return _consumer_change(scene, difference, seen, change)
@@ -253,7 +253,7 @@ def delete(scene: Scene, key: Key, seen: Seen, cause: Cause) -> Change:
         if not (scene.rules.adopt or (declared and declared.intent.adopt)):
             return change.blocked(not_owned(seen))
     if declared and declared.intent.prevent_delete:
-        return change.blocked(Reason("prevented", "preventDelete is set in its manifest", "remove preventDelete"))
+        return change.blocked(delete_prevented())
     if isinstance(seen, LiveStream):
         change = replace(change, notes=tuple(_goes_with(scene, key)))
         return _unless_allowed(scene, change, losses.deleting_stream(scene, key, seen))

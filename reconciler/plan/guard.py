@@ -94,8 +94,8 @@ def _is_owned(scene: Scene, key: Key) -> bool:
     return seen is not None and seen.owner == scene.rules.owner
 
 
-def spread(changes: Iterable[Change]) -> list[Change]:
-    """The changes, with those blocked that need something which is blocked itself."""
+def spread(changes: Iterable[Change], targets: Collection[Key] = ()) -> list[Change]:
+    """The changes, with those blocked that need something which is blocked itself, or which is not one of the targets."""
     result = list(changes)
     gone = {
         change.key.stream_key: change.key
@@ -114,10 +114,10 @@ def spread(changes: Iterable[Change]) -> list[Change]:
                 if change.key.is_stream and change.action is Action.CREATE:
                     found[change.key.stream_key] = change.key
         gone = found
-    return _waiting(result)
+    return _waiting(result, targets)
 
 
-def _waiting(changes: list[Change]) -> list[Change]:
+def _waiting(changes: list[Change], targets: Collection[Key]) -> list[Change]:
     """The changes, with those blocked whose needs are not part of the plan, or blocked themselves."""
     possible = {change.key for change in changes if change.action is not Action.BLOCKED}
     while True:
@@ -125,10 +125,13 @@ def _waiting(changes: list[Change]) -> list[Change]:
         if not stuck:
             return changes
         possible -= stuck.keys()
-        changes = [_depends(change, stuck[change.key]) if change.key in stuck else change for change in changes]
+        changes = [_depends(change, stuck[change.key], targets) if change.key in stuck else change for change in changes]
 
 
-def _depends(change: Change, needed: Key) -> Change:
+def _depends(change: Change, needed: Key, targets: Collection[Key]) -> Change:
+    if targets and needed not in targets:
+        message = f"it needs {needed}, which --target leaves out"
+        return change.blocked(Reason("depends-on", message, f"give this as well: `--target {needed}`"))
     reason = Reason("depends-on", f"it needs {needed}, which is blocked or left out", f"see {needed}")
     return change.blocked(reason)
 

@@ -14,6 +14,7 @@ from reconciler.plan.scene import Scene
 
 _UNDECLARED_LIMIT = 1000
 _LEVEL_OF_THAT_LIMIT = 5
+_LEVEL_THAT_CHANGES_IT = 2
 _AROUND = 200
 """Bytes of a request around a configuration, about: its exact size is checked before it is sent."""
 
@@ -36,13 +37,19 @@ def within(scene: Scene, changes: Iterable[Change]) -> list[Change]:
         limit, total = _limit(scene, stream), number + sum(not c.server_made for c in scene.live.consumers_of(stream).values())
         if limit is not None and total > limit:
             message = f"{stream} would have {total:,} consumers; the server accepts {limit:,}"
-            over[stream] = Reason("max-consumers", message, f"declare maxConsumers: {total} (or more) on the stream")
+            over[stream] = Reason("max-consumers", message, _way_out(scene, stream, total))
     return [
         c.blocked(over[c.key.stream_key])
         if c.key.kind == "Consumer" and c.action is Action.CREATE and c.key.stream_key in over
         else c
         for c in result
     ]
+
+
+def _way_out(scene: Scene, stream: Key, total: int) -> str:
+    fixed = stream in scene.live.streams and scene.live.server.level < _LEVEL_THAT_CHANGES_IT
+    first = "upgrade the server to 2.12 or newer, which can change it; then " if fixed else ""
+    return f"{first}declare maxConsumers: {total} (or more) on the stream"
 
 
 def _sendable(scene: Scene, change: Change) -> Change:

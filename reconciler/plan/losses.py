@@ -27,13 +27,14 @@ _BY_NAME = (DATA_LOSS, POSITION_LOSS, "replicas")
 _DURABLE_LEVEL = 4
 """From it on the server itself keeps a durable for an entry that copies from a work queue or an interest stream."""
 _NOTHING: Mapping[str, Any] = {}
-_FIRST = "remove `mirror` first, in a step of its own, then add the source"
+_FIRST = "remove `mirror` first, in a step of its own, then"
+_LAST = "one above the last sequence that was mirrored"
 _SOURCE_AFTER_MIRROR = {
-    "limits": f"{_FIRST}, with an `optStartSeq` one above the last sequence that this stream has by then",
-    "workqueue": f"{_FIRST}: the work queue keeps what was not copied",
+    "limits": f"{_FIRST} add the source, with an `optStartSeq` {_LAST}",
+    "workqueue": f"{_FIRST} purge what was mirrored (`nats stream purge {{}}` with `--seq` {_LAST}), then add the source",
     "interest": "declare a new stream with that source: between two steps an interest stream would drop what is published",
 }
-"""A mirror has the sequences of its origin."""
+"""A mirror has the sequences of its origin; a work queue takes no start, and keeps for a while what was mirrored."""
 
 
 def _loss(key: Key, message: str) -> Reason:
@@ -230,7 +231,7 @@ def mirror_as_source(scene: Scene, key: Key, stream: LiveStream, wanted: Mapping
     mirrored = origins({"mirror": stream.config["mirror"]}, key.domain)
     for origin in sorted(set(mirrored) & set(origins(wanted, key.domain))):
         message = f"a source of {origin} does not know how far its mirror has come, and would not go on from there"
-        yield Reason("depends-on", message, _SOURCE_AFTER_MIRROR[_retention(scene, origin)])
+        yield Reason("depends-on", message, _SOURCE_AFTER_MIRROR[_retention(scene, origin)].format(origin.name))
 
 
 def _entries(normal: Mapping[str, Any]) -> dict[tuple[str, str], set[bytes]]:

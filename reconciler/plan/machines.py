@@ -42,6 +42,7 @@ from reconciler.procedures.set_pause import SetPause
 
 _COUNTABLE_FILTERS = 16
 """More filters than that are not counted one by one for the estimate of duplicates."""
+_SECOND = "declare a second consumer for the new filters (`deliverPolicy: all`)"
 
 
 def is_hold(name: str) -> bool:
@@ -107,14 +108,11 @@ def _cannot_rewind(scene: Scene, difference: Difference, first: Message) -> Reas
     if target.level < RESET_LEVEL:
         why, way_out = "moving it back needs API level 4 (nats-server 2.14)", "upgrade the server"
     elif policy not in REWINDABLE:
-        why, way_out = (
-            f"a consumer with deliverPolicy {policy} cannot be moved back",
-            "declare a second consumer for the new filters",
-        )
+        why, way_out = f"a consumer with deliverPolicy {policy} cannot be moved back", _SECOND
     elif target.retention == "interest" and target.replicas > 1:
-        why, way_out = "moving it back on a replicated interest stream can delete messages", "declare a second consumer"
+        why, way_out = "moving it back on a replicated interest stream can delete messages", _SECOND
     elif _too_early(difference.wanted, first):
-        why, way_out = "they lie before optStartTime", "declare a second consumer that starts before them"
+        why, way_out = "they lie before optStartTime", _SECOND
     else:
         return None
     return _loss(first, why, way_out)
@@ -187,8 +185,11 @@ def _caught_up(scene: Scene, aggregate: str, change: Change) -> Change:
     """A change of how a stream copies takes it along to its end (see `sources.change`); without that stream it is let go."""
     stream = Key.parse(aggregate)
     if stream in scene.streams or stream in scene.live.streams or scene.live.why_unknown(stream):
-        message = f"it is in the middle of a change of how {aggregate} copies, which cannot go on"
-        return replace(change, continues=True).blocked(Reason("procedure", message, f"see {aggregate}"))
+        reader = stream.resource_key
+        again = f"declare {reader} again, or delete it first: `--prune --target {reader}`"
+        way_out = f"see {reader}" if stream in scene.streams else again
+        message = f"it is in the middle of a change of how {reader} copies, which cannot go on"
+        return replace(change, continues=True).blocked(Reason("procedure", message, way_out))
     return replace(_as_procedure(change, LetGo(change.key)), reasons=(), continues=True)
 
 
@@ -226,6 +227,6 @@ def resumed_creation(scene: Scene, declared: Declared, change: Change) -> Change
     if floor is None or declared.intent.on_missing == "policy":
         return change
     if declared.intent.on_missing == "block":
-        reason = Reason("missing", "somebody deleted it, and onMissing is block", "set onMissing to resume or policy")
-        return change.blocked(reason)
+        way_out = "set `onMissing` to `resume` (it goes on where it was seen last) or `policy` (it starts as declared)"
+        return change.blocked(Reason("missing", "somebody deleted it, and onMissing is block", way_out))
     return _as_procedure(change, RestoreConsumer(_target(scene, change, 0), floor))

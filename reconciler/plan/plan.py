@@ -102,7 +102,7 @@ def _in_order(scene: Scene, part: Part, found: list[Change]) -> tuple[Change, ..
     rules = scene.rules
     wanted = [change for change in found if permits(rules.policy, change)]
     changes = limits.within(scene, _targeted(rules, moves.resolve(scene, linked(scene, folded(wanted)))))
-    return ordered(part.wanted(guard.spread(part.without_removals(changes))), scene)
+    return ordered(part.wanted(guard.spread(part.without_removals(changes), rules.targets)), scene)
 
 
 def _left_out(
@@ -187,7 +187,8 @@ def _pools(scene: Scene, part: Part) -> Iterator[Change]:
         reason = Reason(
             "unsupported",
             "worker pools are loaded and shown, but this version does not reconcile them",
-            "declare Consumers for what has to run; `status` shows each generation and what it moves",
+            "declare Consumers for what has to run, and apply with `--continue` (a daemon goes on anyway); "
+            "`reconciler status --daemon URL` shows each generation and what it moves",
         )
         yield Change(key=pool.key, action=Action.BLOCKED, cause=Cause.MISSING, reasons=(reason,), wanted=Action.CREATE)
 
@@ -220,15 +221,16 @@ def _whole(rules: Rules, change: Change) -> Change:
     left_out = sorted(_members(change) - rules.targets) if rules.targets else []
     if not left_out:
         return change
-    reason = Reason("depends-on", f"it is one change with {left_out[0]}, which --target leaves out", "give both as --target")
-    return change.blocked(reason)
+    targets = " ".join(f"--target {key}" for key in left_out)
+    message = f"it is one change with {in_short([str(key) for key in left_out])}, which --target leaves out"
+    return change.blocked(Reason("depends-on", message, f"give the rest of it, too: `{targets}`"))
 
 
 def _left(rules: Rules, change: Change) -> Change:
     """What is not part of the plan, with the reason."""
     if permits(rules.policy, change):
         return change.blocked(Reason("not-targeted", "--target leaves it out"))
-    way_out = "`--prune` deletes it" if change.cause is Cause.PRUNE else "use another --policy"
+    way_out = "`--prune` deletes it" if change.cause is Cause.PRUNE else "`--policy upsert-only` does it"
     return change.blocked(Reason("policy", f"policy {rules.policy} leaves it as it is", way_out))
 
 

@@ -49,7 +49,8 @@ def nameless(scene: Scene, streams: Iterable[Key]) -> Iterator[Change]:
 
 def _stays(key: Key, seen: Seen) -> Change:
     """Left as it is under every policy."""
-    reason = Reason("policy", "its mark is of an earlier version, which a copy has as well", "a tombstone deletes it")
+    message = "its mark is of an earlier version, which a copy has as well"
+    reason = Reason("policy", message, "a tombstone (`state: absent`) deletes it")
     return Change(key=key, action=Action.DELETE, cause=Cause.PRUNE, live_config=canonical(seen.config)).blocked(reason)
 
 

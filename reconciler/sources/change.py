@@ -16,7 +16,7 @@ from reconciler.model.identity import Key
 from reconciler.model.normal import canonical
 from reconciler.model.seen.live import LiveStream
 from reconciler.plan import losses
-from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason
+from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason, suspended, update_prevented
 from reconciler.plan.comparing import diff
 from reconciler.plan.comparing.difference import compare
 from reconciler.plan.decide import outline
@@ -33,6 +33,10 @@ from reconciler.sources.words import point_of_no_return, steps, warnings
 
 _HELD = {"suspended", "prevented"}
 """What keeps a change from being begun, but not from being finished: a paused durable would be left behind."""
+_ANOTHER = (Move.ADD, Move.TAKE, Move.LEAVE, Move.RENAME)
+"""An entry is read through another durable, or through none, by its manifest: until that changes, nothing is to be done."""
+_ANEW_FIRST = "do it in two steps: first make it anew with the `sources` it has now, then change them"
+_ANEW_LAST = "do it in two steps: first change its `sources` with the rest as it is now, then make it anew"
 _CAUSES = {Move.RESTORE: Cause.MISSING, Move.REFRESH: Cause.DRIFT}
 
 
@@ -95,7 +99,7 @@ def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, change
         if difference is None:
             return None
         change = replace(outline(scene, difference, Action.PROCEDURE), cause=_cause(scene, work))
-    found_ = dict.fromkeys((*_remade(change), *regrouping, *_reasons(scene, declared, work, changes)))
+    found_ = dict.fromkeys((*_remade(change, work), *regrouping, *_reasons(scene, declared, work, changes)))
     against, allowed = losses.permitted(scene, declared.key, found_)
     reasons = (*change.reasons, *against)
     change = replace(change, fields=(*change.fields, *_fields(scene, work)), notes=(*change.notes, *passing, *allowed))
@@ -172,16 +176,20 @@ def _reasons(scene: Scene, declared: Declared, work: list[_Work], changes: Mappi
     if any(one.move is Move.CONTINUE for one in work):
         return
     if declared.intent.prevent_update and any(one.move is not Move.RESTORE for one in work):
-        yield Reason("prevented", "preventUpdate is set in its manifest", "remove preventUpdate")
+        yield update_prevented()
     if declared.intent.suspend:
-        yield Reason("suspended", "it differs, and is left alone", "resume it, or remove the annotation reconciler/suspend")
+        yield suspended(declared.key)
 
 
-def _remade(change: Change) -> Iterable[Reason]:
-    """A stream that is made anew has copied nothing: no durable can go on from where another one stood."""
+def _remade(change: Change, work: list[_Work]) -> Iterable[Reason]:
+    """A stream that is made anew has copied nothing: no durable can go on from where another one stood.
+
+    So where one comes, it comes afterwards; and of one that goes, the plan can still say where it stands.
+    """
     if _is_remade(change):
+        anew_first = work and all(one.move in _ANOTHER for one in work)
         message = "the stream would be made anew, and how it reads would change at once"
-        yield Reason("depends-on", message, "change first the one, then the other")
+        yield Reason("depends-on", message, _ANEW_FIRST if anew_first else _ANEW_LAST)
 
 
 def _is_remade(change: Change) -> bool:

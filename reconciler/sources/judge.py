@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from shlex import quote
 
 from reconciler.model import subjects
 from reconciler.model.flow import filters_of
@@ -28,6 +29,7 @@ from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unuse
 from reconciler.plan import losses
 from reconciler.plan.change import Reason, not_seen
 from reconciler.plan.comparing.display import in_short
+from reconciler.plan.comparing.mutability import MIRROR_WAY_OUT
 from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
@@ -37,11 +39,11 @@ from reconciler.sources.entries import Reader, is_kept_on, is_mirrored, is_place
 from reconciler.sources.migration.detach import needs_stillness
 from reconciler.sources.migration.step import durable_name, journal_of
 
+_CONSUMER_FIRST = "do it in two steps: first give the entry its `consumer`, then change what it copies"
+_CONSUMER_LAST = "do it in two steps: first change what the entry copies, then its `consumer`"
 _COUNTABLE = 16
 """More subjects than that are not looked at one by one."""
-
-
-_MIRROR_WAY_OUT = "declare a new stream with that mirror, or remove `mirror` to promote this one"
+_ANOTHER_NAME = "give the `consumer` of the entry another name"
 
 
 class Move(StrEnum):
@@ -144,7 +146,7 @@ class Judge:
         yield from self._ownership()
         if self.move is Move.EXCHANGE and is_mirrored(self.scene, self.reader):
             message = "a mirror cannot be taken off its durable, so what that one delivers, and where, cannot be changed"
-            yield Reason("immutable", message, _MIRROR_WAY_OUT)
+            yield Reason("immutable", message, MIRROR_WAY_OUT)
             return
         if self.move in _TAKES | {Move.REFRESH}:
             yield from self.immutable()
@@ -191,9 +193,9 @@ class Judge:
                 continue
             if not scene.ours(key, seen) and not (scene.rules.adopt and not seen.owner):
                 whose = f"it belongs to {seen.owner!r}" if seen.owner else not_owned(seen).message
-                yield Reason("not-owned", f"{key}: {whose}", "take it over with --adopt, or choose another name")
+                yield Reason("not-owned", f"{key}: {whose}", _way_to_own(key, seen, is_read=key == reader.old))
             elif reader.managed and key == target and seen.marker.source not in ("", str(self.aggregate)):
-                yield Reason("not-owned", f"{key} is kept for {seen.marker.source}", "choose another name")
+                yield Reason("not-owned", f"{key} is kept for {seen.marker.source}", _ANOTHER_NAME)
             elif self.move in HANDS_OVER and seen.info.get("paused") and not seen.marker.pause_until:
                 until = seen.config.get("pause_until")
                 message = f"{key} was paused until {until} by somebody else, and the change needs to pause and resume it"
@@ -209,7 +211,7 @@ class Judge:
         if fields:
             message = f"{in_short(list(fields))} of {target.key} cannot be changed on a live consumer"
             mirror = is_mirrored(self.scene, self.reader)
-            yield Reason("immutable", message, _MIRROR_WAY_OUT if mirror else "give it another name: its position is kept")
+            yield Reason("immutable", message, MIRROR_WAY_OUT if mirror else "give it another name: its position is kept")
 
     def positions(self) -> Iterator[Reason]:
         """Why messages would be copied again, or skipped, were it allowed."""
@@ -229,7 +231,8 @@ class Judge:
         waits = retention == "workqueue" and self.move in _LEAVES  # what is left there was not copied yet
         if self.move is not Move.EXCHANGE and not waits and self._selection_differs():
             message = "how it reads and what it copies would change at once"
-            yield Reason(losses.POSITION_LOSS, message, "change first the one, then the other")
+            way_out = _CONSUMER_FIRST if self.move is Move.TAKE else _CONSUMER_LAST
+            yield Reason(losses.POSITION_LOSS, message, way_out)
         ephemeral = self.move is Move.LEAVE and retention != "workqueue"
         if ephemeral and fresh_ephemeral(reader.wanted or {}, 1, origin_subjects(info), "") is None:
             yield self._repeats(f"{where} listens to everything: an ephemeral source could not be told from an earlier one")
@@ -300,6 +303,17 @@ class Judge:
             stored = info["state"].get("subjects") or {} if isinstance(info, dict) else {}
             anew = [one for one in stored if not subjects.covered(one, before)]
             yield from anew if len(anew) <= _COUNTABLE else [subject]
+
+
+def _way_to_own(key: Key, seen: LiveConsumer, *, is_read: bool) -> str:
+    """What to do about a durable that is not ours; one that is read now cannot be left for another one while it is not."""
+    if seen.owner and is_read and seen.marker.source:
+        return f"let {seen.owner!r} declare the entry without its `consumer` first"
+    if seen.owner and is_read:
+        return f"have it given up (`reconciler --owner {quote(seen.owner)} disown {key}`), then take it over with --adopt"
+    if seen.owner:
+        return _ANOTHER_NAME
+    return "take it over with --adopt" if is_read else f"take it over with --adopt, or {_ANOTHER_NAME}"
 
 
 def _spelled(filters: Iterable[str], everything: tuple[str, ...]) -> tuple[str, ...]:

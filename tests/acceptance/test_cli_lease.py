@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.support.account.lease import hold
+from tests.support.account.ways import commands_in
 from tests.support.daemon.command import Command
 from tests.support.server.process import Server
 
@@ -18,6 +19,8 @@ async def test_another_writer_is_waited_for_and_then_named(cli: Command, server:
         assert waiting.startswith("waiting for the write lease of default, held by elsewhere (pid 4711")
         assert refused.startswith("error: ")
         assert "elsewhere (pid 4711" in refused
+        (show,) = commands_in(refused)
+        assert "elsewhere (pid 4711" in cli(*show).out
         await lease.release()
     cli("apply", "-f", catalogue, "--yes")
 

@@ -80,10 +80,9 @@ def test_the_generated_pages_are_up_to_date() -> None:
 
 
 def test_every_reason_code_is_explained() -> None:
-    rooms = [path for room in ("plan", "sources") for path in (ROOT / "reconciler" / room).rglob("*.py")]
-    codes = {code for path in rooms for code in re.findall(r'Reason\(\s*"([a-z-]+)"', path.read_text(encoding="utf-8"))} | {
-        "data-loss"
-    }
+    rooms = (ROOT / "reconciler" / room for room in ("plan", "sources"))
+    texts = [path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")]
+    codes = {code for text in texts for code in re.findall(r'Reason\(\s*"([a-z-]+)"', text)} | {"data-loss"}
     page = (ROOT / "docs" / "reconciling.md").read_text(encoding="utf-8")
     assert {code for code in codes if f"`{code}`" not in page} == set()
     assert len(codes) > 20
@@ -98,7 +97,7 @@ def test_the_picture_of_the_rooms_is_the_contract(page: str) -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    """Each row of the rooms counts from that room; everything else from the package, or from a file named before it in its cell."""
+    """Each row of the rooms counts from that room; everything else from the package, or from what is named before it."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for line in page.splitlines():
         room = re.match(r"\| `(\w+)` \|", line)
@@ -106,4 +105,4 @@ def test_the_map_names_what_is_there() -> None:
         for name in re.findall(r"`([\w/]+(?:\.py|/))`", line):
             found = [base / name for base in bases if (base / name).exists()]
             assert found, f"{name} in: {line}"
-            bases.append(found[0].parent)
+            bases.append(found[0] if name.endswith("/") else found[0].parent)

@@ -18,8 +18,9 @@ from reconciler.plan.change import Action, Cause, Rules
 from tests.support.account.lease import hold
 from tests.support.account.wire import Json, Wire
 from tests.support.clock.until import until
-from tests.support.daemon.command import Command
+from tests.support.daemon.command import Command, Ended
 from tests.support.daemon.engine import Engine
+from tests.support.daemon.process import daemon
 from tests.support.server.process import Server
 from tests.support.values.manifests import load, written
 
@@ -275,8 +276,27 @@ async def test_nothing_is_disowned_beside_a_process_that_writes(cli: Command, wi
     connection, _ = await hold(server, ttl=1.0)
     async with connection:
         ended = await asyncio.to_thread(cli, "disown", "Stream/THEIRS", "--yes", code=3)
-    assert "--adopt --take-from default --target KEY" in ended.err
+    assert "nothing was given up: give the URL of that daemon with --daemon, or stop that process first" in ended.err
     assert (await wire.stream_info("THEIRS"))["config"]["metadata"]["reconciler.owner"] == "default"
+
+
+async def test_beside_a_daemon_it_gives_up_what_it_wrote(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    cli("apply", "-f", written(tmp_path, *THEIRS), "--yes")
+    async with daemon(cli, tmp_path / "log", "-f", written(tmp_path, *MINE)) as running:
+
+        async def disown(key: str, code: int = 0) -> Ended:
+            return await asyncio.to_thread(cli, "disown", key, "--yes", "--daemon", running.url, code=code)
+
+        assert "Stream/THEIRS is nobody's now" in (await disown("Stream/THEIRS")).out
+        assert "there is no Stream/NONE" in (await disown("Stream/NONE", code=3)).err
+        assert "reconciler.owner" not in (await wire.stream_info("THEIRS"))["config"].get("metadata", {})
+        assert (await wire.consumer_info("THEIRS", "c"))["config"]["metadata"]["reconciler.owner"] == "default"
+        await running.until(lambda now: "Stream/THEIRS" not in {one["key"] for one in now["resources"]})
+        declared = await disown("Consumer/MINE/c", code=3)
+        assert "would be taken up again at once: take it out of the manifests first" in declared.err
+        assert (await wire.consumer_info("MINE", "c"))["config"]["metadata"]["reconciler.owner"] == "default"
+        code, text = await running.post("/-/disown?key=Stream/THEIRS&holder=somebody")
+        assert (code, "another process holds the lease" in text) == (409, True)
 
 
 async def test_a_stream_whose_consumers_are_declared_is_not_pruned(cli: Command, wire: Wire, tmp_path: Path) -> None:

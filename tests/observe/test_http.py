@@ -431,6 +431,12 @@ async def test_what_a_person_wants_of_a_consumer_reaches_the_daemon(http: Client
     assert http.daemon.asked == [(ConsumerRequest(key=key, command=command, agreed=agreed, holder="abc"),)]
 
 
+async def test_what_is_given_up_reaches_the_daemon_with_the_holder_that_is_meant(http: Client) -> None:
+    assert (await http.post("/-/disown?key=Stream/ORDERS&holder=abc")).json == {"changed": True}
+    assert (await http.post("/-/disown?holder=abc")).status == 400
+    assert http.daemon.asked == [("disown", ORDERS, "abc")]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

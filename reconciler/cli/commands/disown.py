@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
 from reconciler.cli import connecting
+from reconciler.cli.daemon_client import DaemonFlags
+from reconciler.cli.flags.options import flattened
 from reconciler.cli.saying.confirm import confirm, must_be_able_to_ask
 from reconciler.cli.saying.exitcodes import ExitCode
 from reconciler.cli.session import Session, session_of
-from reconciler.cli.writing import pen, taken, tell_fence
+from reconciler.cli.writing import Ask, pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.engine.disowning import Disowning
 from reconciler.engine.writing.throttle import Throttle
 from reconciler.engine.writing.writes import Writes
-from reconciler.errors import LeaseHeld, NatsError, Refused, UsageError
+from reconciler.errors import NatsError, Refused, UsageError
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.leading.holder import Holder
-from reconciler.jetstream.leading.lease import KvLease
 from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model.identity import Key
 
@@ -25,8 +28,10 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@flattened
 def disown(
     ctx: typer.Context,
+    daemon: DaemonFlags,
     *,
     keys: Annotated[list[str], typer.Argument(metavar="KEY", show_default=False, help="What is given up (e.g. Stream/ORDERS)")],
     env: Annotated[
@@ -34,12 +39,15 @@ def disown(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
 ) -> ExitCode:
-    """Take our marks off live resources and leave them as they are: from then on they are nobody's."""
+    """Take our marks off live resources and leave them as they are: from then on they are nobody's.
+
+    A daemon that holds the lease is asked to do it; what its own manifests still declare has to be taken out of them first.
+    """
     session = session_of(ctx)
     owner = session.owner(environment=env or "")
     found = [_key(text) for text in keys]
-    must_be_able_to_ask(session, yes=yes)
-    return connecting.run(session, _disown(session, owner, found, yes=yes))
+    must_be_able_to_ask(session, yes=yes, look="`reconciler status`")
+    return connecting.run(session, _disown(session, owner, found, daemon, yes=yes))
 
 
 def _key(text: str) -> Key:
@@ -49,7 +57,7 @@ def _key(text: str) -> Key:
         raise UsageError(str(error)) from error
 
 
-async def _disown(session: Session, owner: str, keys: list[Key], *, yes: bool) -> ExitCode:
+async def _disown(session: Session, owner: str, keys: list[Key], daemon: DaemonFlags, *, yes: bool) -> ExitCode:
     """One after the other; what cannot be given up is said, and the rest goes on."""
     terminal = session.terminal
     async with connecting.connected(session) as apis:
@@ -60,25 +68,33 @@ async def _disown(session: Session, owner: str, keys: list[Key], *, yes: bool) -
         )
         writes = Writes(reader, ours.writer, clock, Throttle(0, clock), fence=ours.lease)
         wanted = [one for key in keys if (one := await _looked_at(session, Disowning(reader, key, owner))) is not None]
-        if wanted and not yes and not await confirm(session, f"Give up {', '.join(str(one.key) for one in wanted)}?"):
+        if not wanted:
+            return ExitCode.REFUSED
+        if not yes and not await confirm(session, f"Give up {', '.join(str(one.key) for one in wanted)}?"):
             terminal.say("nothing was written")
             return ExitCode.FAILED
-        given_up = 0
-        try:
-            if wanted:
-                async with taken(terminal, ours.lease) as lease:
-                    for one in wanted:
-                        given_up += await _given_up(session, one, writes, lease)
-        except LeaseHeld as held:
-            way_out = f"stop that process first, or take over from the other side: `--adopt --take-from {owner} --target KEY`"
-            raise LeaseHeld((*held.reasons, way_out)) from None
-    return ExitCode.OK if given_up == len(keys) else ExitCode.REFUSED
+
+        async def by_daemon(one: Disowning) -> object:
+            ask: Ask = lambda client, holder: client.operate("disown", {"key": str(one.key), "holder": holder})  # noqa: E731 - short
+            done = await through_daemon(terminal, ours.lease, daemon, f"give up {one.key}", ask)
+            if done is None:
+                raise Refused(("the daemon that was to give it up has gone: try again",))
+            return done
+
+        beside = await through_daemon(terminal, ours.lease, daemon, "give up what it wrote", lambda client, _: client.head())
+        with telling_of_daemon("nothing was given up"):
+            async with nullcontext() if beside else taken(terminal, ours.lease):
+                given_up = [
+                    await _given_up(session, one, by_daemon(one) if beside else one.carry_out(writes, ours.lease))
+                    for one in wanted
+                ]
+    return ExitCode.OK if sum(given_up) == len(keys) else ExitCode.REFUSED
 
 
-async def _given_up(session: Session, one: Disowning, writes: Writes, lease: KvLease) -> bool:
+async def _given_up(session: Session, one: Disowning, doing: Awaitable[object]) -> bool:
     """Whether it is; what has changed since the first look, or is not taken, is said."""
     try:
-        await one.carry_out(writes, lease)
+        await doing
     except (NatsError, Refused) as error:
         session.terminal.fail(f"{one.key}: {error}")
         return False

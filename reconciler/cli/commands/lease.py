@@ -45,7 +45,7 @@ def release(
     """End the lease of a holder that is gone for good; a live one would go on until it notices."""
     session = session_of(ctx)
     owner = session.owner(environment=env or "")
-    must_be_able_to_ask(session, yes=yes)
+    must_be_able_to_ask(session, yes=yes, look="`reconciler lease show`")
     ended = connecting.run(session, _release(session, owner, yes=yes))
     if format_ == "json":
         session.terminal.json(_document(owner, None))

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -169,7 +170,7 @@ def _elsewhere(view: View) -> Iterator[str]:
     consumers = (consumer for named in view.live.consumers.values() for consumer in named.values())
     owners = Counter(seen.owner for seen in (*view.live.streams.values(), *consumers) if seen.owner)
     for owner, count in sorted(owners.items()):
-        yield f"{count:,} resources here belong to {owner}: reconciler --owner {owner} status"
+        yield f"{count:,} resources here belong to {owner}: `reconciler --owner {quote(owner)} status` shows them"
 
 
 async def _leader(apis: DomainApis, owner: str) -> str | None:

@@ -106,7 +106,7 @@ class PlanFlags:
         typer.Option(
             metavar="WHAT=KEY",
             show_default=False,
-            help="Allow recreate, data-loss, position-loss or replicas for one resource; repeats",
+            help="Allow recreate, data-loss, position-loss, replicas or delete for one resource; repeats",
         ),
     ] = field(default_factory=list)
     max_change_percent: Annotated[

@@ -12,10 +12,10 @@ from reconciler.cli.session import Session
 from reconciler.errors import UsageError
 
 
-def must_be_able_to_ask(session: Session, *, yes: bool) -> None:
-    """Raises UsageError where nobody said yes and nobody can be asked."""
+def must_be_able_to_ask(session: Session, *, yes: bool, look: str = "`reconciler plan`") -> None:
+    """Raises UsageError where nobody said yes and nobody can be asked; `look` shows beforehand what it is about."""
     if not yes and not session.terminal.interactive:
-        msg = "this writes to JetStream and there is no terminal to ask on: look at `reconciler plan`, then give --yes"
+        msg = f"this writes to JetStream and there is no terminal to ask on: look at {look}, then give --yes"
         raise UsageError(msg)
 
 

@@ -145,6 +145,11 @@ class Control:
         self._must_lead()
         return await self._requests.carry_out(request)
 
+    async def disown(self, key: Key, holder: str) -> dict[str, Any]:
+        """Take our marks off what stays as it is."""
+        self._must_lead()
+        return await self._requests.disown(key, holder)
+
     def _must_lead(self) -> None:
         if not self._state.leading:
             leader = self._state.leader or "which is not known (see `reconciler lease show`)"

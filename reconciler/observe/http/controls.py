@@ -77,6 +77,10 @@ class Controls(Protocol):
         """Let an aborted or failed procedure of this resource begin again."""
         ...
 
+    async def disown(self, key: Key, holder: str) -> dict[str, Any]:
+        """Take our marks off what stays as it is; `holder` as in a `ConsumerRequest`."""
+        ...
+
     async def operate(self, request: ConsumerRequest) -> dict[str, Any]:
         """Pause, resume or move a consumer now; the server's answer."""
         ...

@@ -45,6 +45,7 @@ _ENDPOINTS = (
         "/-/consumer/pause",
         "?key=&until=&agreed=&holder=: what `reconciler consumer pause` asks for; likewise resume, reset",
     ),
+    ("POST", "/-/disown", "?key=&holder=: what `reconciler disown` asks for"),
     ("POST", "/-/procedure/abort", "?key=: let the procedure of this resource take back what it can, and stop"),
     ("POST", "/-/procedure/retry", "?key=: let an aborted or failed procedure begin again"),
 )
@@ -147,6 +148,7 @@ class HttpServer:
             [web.get(path, handler) for path, handler in gets.items()]
             + [web.post(path, self._order(order)) for path, order in orders.items()]
             + [web.post(f"/-/consumer/{name}", self._operate(command)) for name, command in _COMMANDS.items()]
+            + [web.post("/-/disown", self._disown)]
         )
 
     async def _index(self, _: web.Request) -> web.Response:
@@ -207,6 +209,13 @@ class HttpServer:
             return _json(done)
 
         return handle
+
+    async def _disown(self, request: web.Request) -> web.Response:
+        self._callers.check(request)
+        given = _query(request, "key", "holder")
+        done = await asyncio.shield(self._controls.disown(_key_in(given), given.get("holder", "")))
+        log.info("http.ordered", path=request.path, resource=given["key"], peer=request.remote)
+        return _json(done)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -17,6 +17,7 @@ _LAST_LEVEL_OF_2_12 = 3
 _VALUE_LEVELS = {("priority_policy", "prioritized"): 2, ("ack_policy", "flow_control"): 4}
 _DURABLE_ENTRIES = ("sources[].consumer", "mirror.consumer")
 _RECREATE = "allow it by name with the annotation `reconciler/allow: recreate` (its position is kept)"
+MIRROR_WAY_OUT = "declare a new stream with that mirror, or remove `mirror` to promote this one"
 _RECREATE_STREAM = "allow it with the annotation `reconciler/allow: recreate` (and data-loss while it holds messages)"
 
 
@@ -64,8 +65,7 @@ def one_way_reasons(
             reasons.append(Reason("level", f"{path} can be removed from API level 2 (nats-server 2.12) on", "upgrade the server"))
         if kind is Mutability.REMOVABLE and wanted.get(name):
             verb = "changed" if live.get(name) else "added"
-            way_out = f"declare a new stream with that {path}, or remove `{path}` to promote this one"
-            reasons.append(Reason("immutable", f"{path} cannot be {verb} on a live stream", way_out))
+            reasons.append(Reason("immutable", f"{path} cannot be {verb} on a live stream", MIRROR_WAY_OUT))
     return tuple(reasons)
 
 

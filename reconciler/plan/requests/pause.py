@@ -133,7 +133,7 @@ class Pause:
         refusals = [*under_procedure(found), *made_by_server(found, "pausing")]
         if until <= found.seen.time:
             message = f"{shown(until)} is over: the server's clock says {shown(found.seen.time)}"
-            refusals.append(Reason("past", message, "give a moment to come"))
+            refusals.append(Reason("past", message, "give a moment to come (`--until`), or how long (`--for`)"))
         notes = [Note("pauses", f"{found.key} delivers nothing until {shown(until)}"), *foreign(found), *_paused_already(found)]
         if found.sourcing:
             message = f"{found.reader} receives nothing meanwhile, and on the server its source looks as healthy as ever"
@@ -172,7 +172,8 @@ def under_procedure(found: Operated) -> list[Reason]:
     if journal is None:
         return []
     message = f"{found.key} is in the middle of the procedure {journal.name} (step {journal.step})"
-    return [Reason("procedure", message, f"wait for its end, or stop it: `reconciler procedure abort {found.key}`")]
+    end = "wait for its end (without a daemon the next `reconciler apply` brings it there)"
+    return [Reason("procedure", message, f"{end}, or stop it: `reconciler procedure abort {found.key}`")]
 
 
 def made_by_server(found: Operated, doing: str) -> list[Reason]:
@@ -182,7 +183,8 @@ def made_by_server(found: Operated, doing: str) -> list[Reason]:
     message = (
         f"the server itself keeps {found.key} for a source or mirror, and {doing} moves it back to its acknowledgement floor"
     )
-    return [Reason("server-made", message, "give the source a durable of its own (`consumer` in its manifest) to control it")]
+    way_out = "give the source a durable of its own (`consumer: {name: NAME, serverManaged: true}` in its manifest) to control it"
+    return [Reason("server-made", message, way_out)]
 
 
 def foreign(found: Operated) -> list[Note]:

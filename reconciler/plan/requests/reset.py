@@ -62,13 +62,13 @@ class Reset:
 
     def decide(self, found: Operated) -> Decision:
         """All that speaks against it, and all that comes of it."""
-        refusals = [*_too_old(found), *made_by_server(found, "a reset"), *under_procedure(found)]
+        refusals = [*_too_old(found, self.start(found)), *made_by_server(found, "a reset"), *under_procedure(found)]
         if self.seq is not None:
             refusals += _out_of_range(found, self.seq)
         ahead = self.forecast(found)
         if ahead.start <= _delivered(found) and _unsafe_backwards(found):
             message = "the server deletes from a replicated interest stream what one of its consumers is moved back to"
-            refusals.append(Reason("interest-replicated", message, "create a second consumer that starts there"))
+            refusals.append(Reason("interest-replicated", message, _another(ahead.start)))
         if not refusals and _pointless(found, ahead):
             return Decision(notes=(Note("in-place", f"{found.key} goes on with sequence {ahead.start:,} anyway"),))
         write = ResetConsumer(found.key, _TO_FLOOR if self.seq is None else self.seq)
@@ -95,12 +95,17 @@ def _counting(found: Operated) -> tuple[StreamInfo, ...]:
     return tuple(StreamInfo(found.key.stream_key, subject) for subject in filters)
 
 
-def _too_old(found: Operated) -> list[Reason]:
+def _another(start: int) -> str:
+    return f"declare another consumer that starts there (`deliverPolicy: by_start_sequence`, `optStartSeq: {start}`)"
+
+
+def _too_old(found: Operated, start: int) -> list[Reason]:
     server = found.server
     if server.level >= RESET_LEVEL:
         return []
     message = f"a reset needs API level {RESET_LEVEL} (nats-server 2.14); {server.version} has {server.level} and never answers"
-    return [Reason("level", message, "upgrade the server, or declare another consumer that starts there")]
+    only_one = found.stream["config"].get("retention") == "workqueue"  # a subject has one reader there
+    return [Reason("level", message, "upgrade the server" if only_one else f"upgrade the server, or {_another(start)}")]
 
 
 def _out_of_range(found: Operated, seq: int) -> list[Reason]:
@@ -110,17 +115,18 @@ def _out_of_range(found: Operated, seq: int) -> list[Reason]:
     refusals = []
     if policy not in REWINDABLE:
         message = f"a consumer with deliverPolicy {policy} cannot be moved to a sequence"
-        refusals.append(Reason("policy", message, "move it to its acknowledgement floor (--to-ack-floor), or create another"))
+        way_out = f"move it to its acknowledgement floor (`--to-ack-floor`), or {_another(seq)}"
+        refusals.append(Reason("policy", message, way_out))
     if seq > last + 1:
         message = f"the stream ends at sequence {last:,}: with {seq:,}, everything published before that would be skipped"
-        refusals.append(Reason("beyond-end", message, f"the highest that makes sense is {last + 1:,}"))
+        refusals.append(Reason("beyond-end", message, f"the highest that makes sense is {last + 1}"))
     if seq < (start := config.get("opt_start_seq") or 1):
         message = f"{seq:,} lies before the consumer's own start, optStartSeq {start:,}"
-        refusals.append(Reason("before-start", message, "create another consumer that starts there"))
+        refusals.append(Reason("before-start", message, _another(seq)))
     first, since = found.facts.get(_at(found, seq)), config.get("opt_start_time")
     if since and isinstance(first, Message) and units.parse_time(first.time) < units.parse_time(since):
         message = f"sequence {first.seq:,} was stored at {first.time}, before the consumer's own start, optStartTime {since}"
-        refusals.append(Reason("before-start", message, "create another consumer that starts there"))
+        refusals.append(Reason("before-start", message, _another(seq)))
     return refusals
 
 

@@ -18,6 +18,8 @@ from reconciler.plan.change import Action, Change, FieldDiff, Reason
 from reconciler.plan.scene import Scene
 from reconciler.procedures.move_subject import MoveSubject, StreamTarget
 
+_ANEW_FIRST = "do it in two steps: first make {} anew with the subjects it has now, then move them"
+_ANEW_LAST = "do it in two steps: first move the subjects with the rest of {} as it is now, then make it anew"
 _CHANGING = frozenset({Action.CREATE, Action.UPDATE, Action.ADOPT, Action.RECREATE})
 
 
@@ -110,8 +112,14 @@ def _not_while_moving(change: Change) -> Change:
         return change.blocked(Reason("interest-gap", message, way_out))
     if change.action is not Action.RECREATE:
         return change
-    reason = Reason("depends-on", "a subject moves to or from it, and it would be made anew", "first the one, then the other")
-    return change.blocked(reason)
+    way_out = (_ANEW_FIRST if _takes_more(change) else _ANEW_LAST).format(change.key)
+    return change.blocked(Reason("depends-on", "a subject moves to or from it, and it would be made anew", way_out))
+
+
+def _takes_more(change: Change) -> bool:
+    """Whether it gets a subject: what is published there meanwhile would go with it when it is made anew."""
+    before, after = (listened(orjson.loads(config), change.key.name) for config in (change.live_config, change.config))
+    return any(not subjects.covered(subject, before) for subject in after)
 
 
 def _group(scene: Scene, group: Mapping[Key, Change]) -> Iterable[Change]:
@@ -119,7 +127,8 @@ def _group(scene: Scene, group: Mapping[Key, Change]) -> Iterable[Change]:
     bad = [change for change in parts if change.action is Action.BLOCKED]
     if bad:
         for change in parts:
-            reason = Reason("depends-on", f"a subject moves between it and {bad[0].key}, which is blocked", "see there")
+            message = f"a subject moves between it and {bad[0].key}, which is blocked"
+            reason = Reason("depends-on", message, f"see {bad[0].key}")
             yield change if change in bad else change.blocked(reason)
         return
     kept = [change.key for change in group.values() if change.action is not Action.DELETE]

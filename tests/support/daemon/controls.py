@@ -62,6 +62,11 @@ class Daemon:
         self._note(request)
         return {"changed": True, "answer": {}}
 
+    async def disown(self, key: Key, holder: str) -> dict[str, Any]:
+        """Noted."""
+        self._note("disown", key, holder)
+        return {"changed": True}
+
     def _note(self, *what: object) -> None:
         if self.refuse:
             raise self.refuse
