@@ -146,6 +146,7 @@ def _work(scene: Scene, declared: Declared, reader: Reader, move: Move) -> _Work
         drop_old=drops(scene, reader),
         retention=retention,
         subjects=origin_subjects(info),
+        skips=scene.allows(losses.POSITION_LOSS, declared.key),
         seed=str(info["created"]) if info else "",
     )
     again = (info["state"]["messages"] if info else 0) if repeats else 0 if reader.anew else None

@@ -15,7 +15,7 @@ Invariant: whatever would lose or repeat messages, or cannot be known not to, ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from shlex import quote
@@ -23,7 +23,6 @@ from shlex import quote
 from reconciler.model import subjects
 from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
-from reconciler.model.normal import EVERYTHING
 from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unused
 from reconciler.plan import losses
@@ -34,15 +33,13 @@ from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
 from reconciler.procedures.pause import way_to_resume
-from reconciler.procedures.requests import Message, NextMessage, StreamInfo
 from reconciler.sources.entries import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.sources.migration.detach import needs_stillness
 from reconciler.sources.migration.step import durable_name, journal_of
+from reconciler.sources.overtaken import WAY_OUT, overtaken, selected, spelled
 
 _CONSUMER_FIRST = "do it in two steps: first give the entry its `consumer`, then change what it copies"
 _CONSUMER_LAST = "do it in two steps: first change what the entry copies, then its `consumer`"
-_COUNTABLE = 16
-"""More subjects than that are not looked at one by one."""
 _ANOTHER_NAME = "give the `consumer` of the entry another name"
 
 
@@ -253,7 +250,7 @@ class Judge:
         before = copied_subjects(live) or (filters_of(seen.config) if seen else ())
         after = copied_subjects(reader.wanted or {}) or (filters_of(reader.target.wire) if reader.target else ())
         own = tuple(one for one in before if not is_unused(one))
-        return set(_spelled(own, everything)) != set(_spelled(after, everything))
+        return set(spelled(own, everything)) != set(spelled(after, everything))
 
     def _other_readers(self) -> Iterator[Reason]:
         """On a workqueue, what the server's own durable had not acknowledged is purged: that must be nobody else's."""
@@ -283,26 +280,16 @@ class Judge:
         if target is None or seen is None:
             return
         everything = origin_subjects(origin_info(self.scene, self.reader))
-        before, after = (_spelled(filters_of(one), everything) for one in (seen.config, target.wire))
-        floor = ConsumerSeen(seen.info).floor
-        for added in self._stored_anew(target.key.stream_key, losses.uncovered(list(after), list(before)), before):
-            found = self.scene.ask(NextMessage(target.key.stream_key, added, 1), key)
-            if isinstance(found, Message) and found.seq <= floor and not self.scene.allows(losses.POSITION_LOSS, key):
-                behind = f"from sequence {found.seq:,} to {floor:,}"
-                message = f"messages on {added} {behind} would not be copied: the position has passed them"
-                way_out = "add an entry with a consumer of its own for them, or accept it with `reconciler/allow: position-loss`"
-                yield Reason(losses.POSITION_LOSS, message, way_out)
+        before, after = (selected(one, everything) for one in (seen.config, target.wire))
+        now = ConsumerSeen(seen.info)
+        if not self.scene.allows(losses.POSITION_LOSS, key):
+            passed = overtaken(
+                target.key.stream_key, before, after, max(now.floor, now.delivered), lambda read: self.scene.ask(read, key)
+            )
+            yield from (Reason(losses.POSITION_LOSS, message, WAY_OUT) for message in passed)
         removed = losses.uncovered(list(before), list(after))
         if removed:
-            yield from losses.removed_subjects(self.scene, key, target.key, removed, floor)
-
-    def _stored_anew(self, origin: Key, added: tuple[str, ...], before: tuple[str, ...]) -> Iterator[str]:
-        """Of the filters that are added: the subjects under which something is stored that was not copied so far."""
-        for subject in added:
-            info = self.scene.ask(StreamInfo(origin, subject), self.aggregate)
-            stored = info["state"].get("subjects") or {} if isinstance(info, dict) else {}
-            anew = [one for one in stored if not subjects.covered(one, before)]
-            yield from anew if len(anew) <= _COUNTABLE else [subject]
+            yield from losses.removed_subjects(self.scene, key, target.key, removed, now.floor)
 
 
 def _way_to_own(key: Key, seen: LiveConsumer, *, is_read: bool) -> str:
@@ -314,8 +301,3 @@ def _way_to_own(key: Key, seen: LiveConsumer, *, is_read: bool) -> str:
     if seen.owner:
         return _ANOTHER_NAME
     return "take it over with --adopt" if is_read else f"take it over with --adopt, or {_ANOTHER_NAME}"
-
-
-def _spelled(filters: Iterable[str], everything: tuple[str, ...]) -> tuple[str, ...]:
-    """Filters with what everything means spelled out."""
-    return tuple(one for one in filters if one != EVERYTHING) or everything

@@ -55,9 +55,9 @@ def with_marker(key: Key, config: Config, marker: Marker) -> bytes:
     return canonical({**config, "metadata": with_mark(config.get("metadata"), marker, key.mark)})
 
 
-def compare(scene: Scene, declared: Declared, seen: Seen) -> Difference:
-    """The difference, with what must be carried over from live already in place."""
-    key, live_config, marker = declared.key, seen.config, seen.marker
+def compare(scene: Scene, declared: Declared, seen: Seen, *, anew: bool = False) -> Difference:
+    """The difference, with what must be carried over from live already in place; `anew`: but for what procedures left."""
+    key, live_config, marker = declared.key, seen.config, replace(seen.marker, residue=()) if anew else seen.marker
     config = declared.config
     before = scene.normal(key, live_config) if marker.residue else {}
     residue = diff.kept_residue(scene.normal(key, config), before, marker.residue) if marker.residue else ()

@@ -15,10 +15,11 @@ from reconciler.model.sourcing import detached, fresh_ephemeral, placeholder
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.machine import Abort, Ask, Step
 from reconciler.procedures.pause import PATIENCE, let_go
-from reconciler.procedures.requests import DeleteConsumer, PauseConsumer, UpdateConsumer
+from reconciler.procedures.requests import DeleteConsumer, Fact, PauseConsumer, Read, UpdateConsumer
 from reconciler.sources.migration.attach import drop, enlist
 from reconciler.sources.migration.pairs import same_entry
 from reconciler.sources.migration.step import ATTACH, COPIED, DRAIN, ENTRY, LEFT, Ground, durable_name, journal_of, means
+from reconciler.sources.overtaken import WAY_OUT, overtaken, selected
 
 _AT_REST = ("deliver_subject", "filter_subjects")
 """What may only be changed while nothing is on its way."""
@@ -37,16 +38,36 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     if not isinstance(still, int):
         return still
     if not detached(live):
-        known = {ENTRY: live} | ({COPIED: still} if still > seen.floor else {})
-        if any(seen.data.get(name) != value for name, value in known.items()):
-            return ground.note(target.key, seen.config, DRAIN, known, f"note that {still} was copied last")
-        return ground.update(placeholder(live), f"detach {slot.origin}", final=True)
+        return _overtaken(ground, seen, target, still) or _detach(ground, live, seen, target, still)
     if seen.info.get("push_bound"):
         return ground.wait("the stream lets go")
     data = {"start": still + 1, ENTRY: slot.wanted}
     if seen.unacknowledged and slot.retention == "workqueue":
         data["from"] = seen.data.get(ENTRY)  # what is copied is still there, and nobody else will take it away
     return ground.resting(still).note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
+
+
+def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> Step:
+    """The entry lets go of the durable, which rests: what is known of how far it has come stands in its journal before."""
+    known = {ENTRY: live} | ({COPIED: still} if still > seen.floor else {})
+    if any(seen.data.get(name) != value for name, value in known.items()):
+        return ground.note(target.key, seen.config, DRAIN, known, f"note that {still} was copied last")
+    return ground.update(placeholder(live), f"detach {ground.slot.origin}", final=True)
+
+
+def _overtaken(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> Step | None:
+    """Why it may not change, now that it is known how far it has come; None where nothing is passed over."""
+    facts, asked = ground.view.facts, list[Read]()
+
+    def answer(read: Read) -> Fact | None:
+        asked.append(read)
+        return facts.get(read)
+
+    before, after = (selected(config, ground.slot.subjects) for config in (seen.config, target.wire))
+    found = [] if ground.slot.skips else list(overtaken(target.key.stream_key, before, after, still, answer))
+    if any(read not in facts for read in asked):
+        return ground.ask(*asked)
+    return Abort("position-loss", f"{found[0]}; {WAY_OUT}") if found else None
 
 
 def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> Step | None:

@@ -50,6 +50,8 @@ class Slot:
     """Of the origin."""
     subjects: tuple[str, ...] = ()
     """What the origin listens to."""
+    skips: bool = False
+    """Somebody allowed that what is stored behind the position, for filters that are added, is not copied."""
     seed: str = ""
     """Tells this origin from a later one of the same name."""
 

@@ -1,0 +1,83 @@
+"""A durable gets another filter while somebody publishes on both subjects: what it has passed is never left out in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.account.wire import Wire
+from tests.support.clock.until import until
+from tests.support.daemon.command import Command
+from tests.support.daemon.process import daemon, settled
+from tests.support.server.process import Server
+from tests.support.values.catalogues import stream, write
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.14.6", "2.15.1"])
+async def test_it_stays_as_it_is_and_says_why(tmp_path: Path, version: str) -> None:
+    """Nothing is on the new subject when the manifest changes; half a second later there is, and it is passed at once."""
+    manifests = write(tmp_path / "all.yaml", documents("s.a"))
+    with Server(tmp_path / "server", version=version) as server:
+        command = Command(tmp_path, server.url)
+        async with (
+            daemon(command, tmp_path / "log", "-f", manifests) as running,
+            await Wire.connect(server.url) as wire,
+        ):
+            await running.until(settled)
+            async with publishing(wire) as ids:
+                await until(lambda: copied(wire, ids["s.a"][:20]), 30.0)
+                write(manifests, documents("s.>"))
+                await running.post("/-/reload")
+                await running.until(lambda now: any("position-loss" in one["message"] for one in now["resources"]))
+            await until(lambda: copied(wire, ids["s.a"]), 30.0)
+            assert Counter(map(int, await wire.payloads("A"))) == Counter(ids["s.a"])
+            assert not (await wire.consumer_info("S", "c")).get("paused")
+            write(manifests, documents("s.a", "s.b"))
+            await running.post("/-/reload")
+            await until(lambda: copied(wire, [*ids["s.a"], *ids["s.b"]]), 30.0)
+            assert Counter(map(int, await wire.payloads("A"))) == Counter([*ids["s.a"], *ids["s.b"]])
+
+
+def documents(*filters: str) -> list[dict[str, Any]]:
+    """An entry for each filter, each with a durable of its own."""
+    own = [
+        {"name": "S", "filterSubject": one, "consumer": {"name": "cd"[number], "serverManaged": True}}
+        for number, one in enumerate(filters)
+    ]
+    return [stream("S", "s.>"), {**stream("A"), "spec": {"sources": own}}]
+
+
+@asynccontextmanager
+async def publishing(wire: Wire) -> AsyncIterator[dict[str, list[int]]]:
+    """Somebody does, on one subject at first; what was published on each."""
+    ids: dict[str, list[int]] = {"s.a": [], "s.b": []}
+
+    enough = asyncio.Event()
+
+    async def publish() -> None:
+        number = 0
+        while not enough.is_set():
+            subject = "s.b" if number > 200 and number % 2 else "s.a"
+            await wire.publish(subject, 1, first=number)
+            ids[subject].append(number)
+            number += 1
+            await asyncio.sleep(0.002)
+
+    task = asyncio.create_task(publish())
+    try:
+        yield ids
+    finally:
+        enough.set()
+        await task
+
+
+async def copied(wire: Wire, numbers: list[int]) -> bool:
+    """Whether A has all of these."""
+    return {*numbers} <= set(map(int, await wire.payloads("A")))
