@@ -125,10 +125,11 @@ def _waiting(changes: list[Change], targets: Collection[Key]) -> list[Change]:
         if not stuck:
             return changes
         possible -= stuck.keys()
-        changes = [_depends(change, stuck[change.key], targets) if change.key in stuck else change for change in changes]
+        changes = [depends(change, stuck[change.key], targets) if change.key in stuck else change for change in changes]
 
 
-def _depends(change: Change, needed: Key, targets: Collection[Key]) -> Change:
+def depends(change: Change, needed: Key, targets: Collection[Key]) -> Change:
+    """The change, blocked by something that is blocked itself, or is not one of the targets."""
     if targets and needed not in targets:
         message = f"it needs {needed}, which --target leaves out"
         return change.blocked(Reason("depends-on", message, f"give this as well: `--target {needed}`"))

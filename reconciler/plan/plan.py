@@ -6,7 +6,7 @@ Invariant: pure and order-independent. A plan with `questions` is provisional: r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from reconciler.model.desired import Declared, Desired
@@ -194,7 +194,19 @@ def _pools(scene: Scene, part: Part) -> Iterator[Change]:
 
 
 def _targeted(rules: Rules, changes: Iterable[Change]) -> list[Change]:
-    return [_whole(rules, change) for change in changes if not rules.targets or rules.targets & _members(change)]
+    if not rules.targets:
+        return list(changes)
+    found = list(changes)
+    meant = [change for change in found if rules.targets & _members(change)]
+    made = {change.key.stream_key: change.key for change in found if change.key.is_stream and change.action is Action.CREATE}
+    left_out = {stream: key for stream, key in made.items() if key not in rules.targets}
+    return [_with_stream(rules, left_out, _whole(rules, change)) for change in meant]
+
+
+def _with_stream(rules: Rules, left_out: Mapping[Key, Key], change: Change) -> Change:
+    """A consumer cannot be made on a stream that is not there, and is not one of the targets."""
+    needed = left_out.get(change.key.stream_key) if change.action is Action.CREATE and not change.key.is_stream else None
+    return guard.depends(change, needed, rules.targets) if needed else change
 
 
 def _refusals(scene: Scene, part: Part, changes: tuple[Change, ...]) -> Iterator[Reason]:
@@ -218,7 +230,7 @@ def _members(change: Change) -> frozenset[Key]:
 
 def _whole(rules: Rules, change: Change) -> Change:
     """Half of a move cannot be done: a subject leaves one stream and enters another."""
-    left_out = sorted(_members(change) - rules.targets) if rules.targets else []
+    left_out = sorted(_members(change) - rules.targets)
     if not left_out:
         return change
     targets = " ".join(f"--target {key}" for key in left_out)

@@ -293,6 +293,15 @@ async def test_a_target_that_waits_for_what_is_no_target(guarded: Guarded, wire:
     tried(way)
 
 
+async def test_a_consumer_is_not_made_without_its_stream(guarded: Guarded, wire: Wire) -> None:
+    declared, target = (stream("S"), consumer("S")), ["--target", "Consumer/S/c"]
+    way = (await guarded.offered(*declared, flags=target))["Consumer/S/c"]["depends-on"]
+    assert way == "give this as well: `--target Stream/S`"
+    guarded.apply(*declared, flags=[*target, "--target", "Stream/S"])
+    await wire.consumer_info("S", "c")
+    tried(way)
+
+
 @pytest.mark.parametrize("how", ["the right path", "tombstones"])
 async def test_nothing_is_declared(guarded: Guarded, wire: Wire, tmp_path: Path, how: str) -> None:
     guarded.apply(stream("S"), consumer("S"))
