@@ -26,6 +26,7 @@ CLOCK_READS = frozenset({"now", "utcnow", "today"})
 
 LINES_PER_FILE, LINES_PER_FILE_CAP = 300, 400
 LINES_PER_FUNCTION, LINES_PER_FUNCTION_CAP = 40, 60
+MODULES_PER_FOLDER = 16
 
 
 @pytest.mark.parametrize("path", PURE_SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -117,3 +118,20 @@ def sizes(name: str, source: str) -> Iterator[tuple[str, int, int, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             yield f"{name}:{node.lineno} {node.name}", lines, LINES_PER_FUNCTION, LINES_PER_FUNCTION_CAP
+
+
+def test_one_name_is_one_thing() -> None:
+    """No two public classes share a name: whoever looks for one finds it."""
+    found: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_no_folder_is_too_full_to_be_looked_through() -> None:
+    """Commands are one file each; everything else has at most so many neighbours."""
+    folders = {path.parent for path in SOURCES} - {PACKAGE / "cli" / "commands"}
+    full = {str(one.relative_to(PACKAGE)): len(list(one.glob("*.py"))) - 1 for one in folders}
+    assert {name: count for name, count in full.items() if count > MODULES_PER_FOLDER} == {}

@@ -13,7 +13,7 @@ from rich.text import Text
 from reconciler.cli.connecting import connected
 from reconciler.cli.saying.confirm import confirm
 from reconciler.cli.saying.exitcodes import ExitCode
-from reconciler.cli.saying.progress import Progress
+from reconciler.cli.saying.progress import ProgressLines
 from reconciler.cli.session import Session
 from reconciler.cli.writing import pen, streams_of, taken, tell_fence
 from reconciler.engine.apply.outcome import Word
@@ -68,7 +68,7 @@ async def apply_task(session: Session, task: Task, options: ApplyOptions, *, yes
         )
         clock = SystemClock()
         writes = Writes(reader, ours.writer, clock, Throttle(0, clock), fence=ours.lease)
-        progress = Progress(terminal, on_stdout=not json)
+        progress = ProgressLines(terminal, on_stdout=not json)
         ports = Ports(reader, writes, ours.lease, clock, progress)
         if not _would_write(first.plan, options):
             return _finish(session, await apply_plan(first, ports, options), json=json)

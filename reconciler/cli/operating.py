@@ -32,7 +32,7 @@ from reconciler.procedures.requests import ConsumerInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class CommandManner:
     """How a command is given."""
 
     ask: bool = False
@@ -43,7 +43,7 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """What became of a command."""
 
     found: Operated
@@ -56,7 +56,7 @@ class Done:
     """A person was asked, and did not agree."""
 
 
-class Operator:
+class ConsumerCommand:
     """Somebody at work on one consumer."""
 
     def __init__(self, session: Session, apis: DomainApis, key: Key, owner: str, daemon: DaemonFlags) -> None:
@@ -80,20 +80,20 @@ class Operator:
         self._lease = ours.lease
         self._writes = Writes(self._reader, ours.writer, clock, Throttle(0, clock), fence=ours.lease)
 
-    async def carry_out(self, command: Command, manner: Manner) -> Done:
+    async def carry_out(self, command: Command, manner: CommandManner) -> CommandResult:
         """Does it, unless it is refused, there is nothing to do, or the person does not agree."""
         found = await self._look(command)
         decision = judged(command, found)
         self._tell(decision, quiet=manner.quiet)
         if decision.write is None or manner.dry_run:
-            return Done(found, decision)
+            return CommandResult(found, decision)
         if manner.ask and not await confirm(self._session, f"Move {self.key}?"):
-            return Done(found, decision, declined=True)
+            return CommandResult(found, decision, declined=True)
         with telling_of_daemon(f"{self.key} was not changed"):  # what would come of it was told, and must not be taken for done
             answer = await self._through_daemon(command, found, decision)
             if answer is None:
                 found, decision, answer = await self._with_lease(command, decision, manner)
-        return Done(found, decision, answer, await self._info())
+        return CommandResult(found, decision, answer, await self._info())
 
     async def _through_daemon(self, command: Command, found: Operated, decision: Decision) -> Reply | None:
         action, asked = _asked(command, found)
@@ -107,7 +107,9 @@ class Operator:
         )
         return done.get("answer") if done else None
 
-    async def _with_lease(self, command: Command, decision: Decision, manner: Manner) -> tuple[Operated, Decision, Reply | None]:
+    async def _with_lease(
+        self, command: Command, decision: Decision, manner: CommandManner
+    ) -> tuple[Operated, Decision, Reply | None]:
         async with taken(self._session.terminal, self._lease) as lease:
             found = await self._look(command)
             again = judged(command, found)
@@ -134,7 +136,7 @@ class Operator:
             else:
                 terminal.lines([note.message])
 
-    def _tell_of_changes(self, decision: Decision, manner: Manner) -> None:
+    def _tell_of_changes(self, decision: Decision, manner: CommandManner) -> None:
         """What comes of it has become another thing: a person agreed to what it was, `--yes` to whatever it is."""
         message = f"{self.key} has changed since"
         if manner.ask:
@@ -144,10 +146,10 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(session: Session, key: Key, owner: str, daemon: DaemonFlags) -> AsyncIterator[Operator]:
+async def operator(session: Session, key: Key, owner: str, daemon: DaemonFlags) -> AsyncIterator[ConsumerCommand]:
     """Somebody with a connection of their own."""
     async with connected(session) as apis:
-        yield Operator(session, apis, key, owner, daemon)
+        yield ConsumerCommand(session, apis, key, owner, daemon)
 
 
 def _asked(command: Command, found: Operated) -> tuple[str, dict[str, str]]:

@@ -20,7 +20,7 @@ KeyArgument = Annotated[str, typer.Argument(metavar="KEY", show_default=False, h
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DaemonOrder:
     """What the daemon is to do: the path under `/-/`, the resource, and what to tell when it has taken the order."""
 
     action: str
@@ -36,7 +36,7 @@ def key_of(text: str) -> Key:
         raise UsageError(str(error)) from error
 
 
-def poke(session: Session, flags: DaemonFlags, order: Order, how: str) -> None:
+def poke(session: Session, flags: DaemonFlags, order: DaemonOrder, how: str) -> None:
     """Gives the order, and tells that the daemon has taken it."""
     client = flags.client()
     client.post(order.action, order.key)

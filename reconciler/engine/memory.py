@@ -16,7 +16,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
 from reconciler.plan.again import takers
-from reconciler.plan.change import Action, Cause, Change, Mass, Memory, Plan
+from reconciler.plan.change import Action, Cause, Change, Mass, Plan, Remembered
 
 _CREATED = re.compile(rb'"created":"([^"]+)"')
 _ACK_FLOOR = re.compile(rb'"ack_floor":\{"consumer_seq":\d+,"stream_seq":(\d+)')
@@ -43,7 +43,7 @@ class Recollection:
         self._handed_over: dict[Key, tuple[str, tuple[Key, ...]]] = {}
         self._wanted: dict[Mass, dict[Key, float]] = {mass: {} for mass in Mass}
         """By live key: when a plan wanted it last."""
-        self.memory = Memory(
+        self.memory = Remembered(
             owned=_View(self, lambda seen: seen.spec),
             floors=_View(self, lambda seen: _floor(seen) if isinstance(seen, LiveConsumer) else None),
             created=_View(self, _created, anybodys=True),

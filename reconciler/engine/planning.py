@@ -18,9 +18,9 @@ from reconciler.model.identity import Key
 from reconciler.model.seen.live import Live, Server
 from reconciler.model.seen.wanted import Wanted
 from reconciler.model.sourcing import durables_read
-from reconciler.plan.change import NO_MEMORY, Memory, Plan, Rules
+from reconciler.plan.bounds.scope import touched_by
+from reconciler.plan.change import NO_MEMORY, Plan, Remembered, Rules
 from reconciler.plan.plan import plan as plan_of
-from reconciler.plan.scope import touched_by
 from reconciler.procedures.requests import Fact, Read, Unanswered
 from reconciler.sources.aspect import SOURCES
 
@@ -40,12 +40,12 @@ class Planned:
 
     desired: Desired
     rules: Rules
-    memory: Memory
+    memory: Remembered
     live: Live
     plan: Plan
 
 
-async def make_plan(desired: Desired, rules: Rules, reader: LiveReader, memory: Memory = NO_MEMORY) -> Planned:
+async def make_plan(desired: Desired, rules: Rules, reader: LiveReader, memory: Remembered = NO_MEMORY) -> Planned:
     """Look and plan, changing nothing; raises Refused when the server is not the one the manifests expect."""
     live = await reader.snapshot(wanted_by(desired, rules))
     check_expectation(desired, live.server)
@@ -53,7 +53,7 @@ async def make_plan(desired: Desired, rules: Rules, reader: LiveReader, memory: 
 
 
 async def plan_from(  # noqa: PLR0913, PLR0917 - all that a plan is made of
-    desired: Desired, live: Live, rules: Rules, memory: Memory, reader: LiveReader, scope: frozenset[Key] | None = None
+    desired: Desired, live: Live, rules: Rules, memory: Remembered, reader: LiveReader, scope: frozenset[Key] | None = None
 ) -> Planned:
     """Plan from what was seen, and answer what the plan asks; with a `scope`, only for these keys (see `plan.plan`).
 

@@ -12,7 +12,7 @@ from typing import Protocol
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; elsewhere the monotonic clock has to do
 
 
-class Clock(Protocol):
+class LeaseClock(Protocol):
     """What the lease needs of time."""
 
     def monotonic(self) -> float:

@@ -21,7 +21,7 @@ from reconciler.model.desired import Expectation
 from reconciler.model.identity import Location
 from reconciler.model.kinds.buckets import KeyValueSpec, ObjectStoreSpec
 from reconciler.model.kinds.consumer import ConsumerSpec
-from reconciler.model.kinds.documents import EnvironmentSpec, Patch
+from reconciler.model.kinds.documents import EnvironmentPatch, EnvironmentSpec
 from reconciler.model.kinds.pool import WorkerPoolSpec
 from reconciler.model.kinds.stream import StreamSpec
 
@@ -97,7 +97,7 @@ def choose(documents: Sequence[Document], name: str | None) -> Environment:
     )
 
 
-def _by_target(patches: Sequence[Patch]) -> dict[tuple[str, str], tuple[Spec, ...]]:
+def _by_target(patches: Sequence[EnvironmentPatch]) -> dict[tuple[str, str], tuple[Spec, ...]]:
     targets: dict[tuple[str, str], tuple[Spec, ...]] = {}
     for patch in patches:
         target = (patch.target.kind, patch.target.name)

@@ -22,15 +22,15 @@ from reconciler.partitions.output.previous import ASSIGNMENT, MOVES, PLAN_DIRECT
 from reconciler.partitions.output.render import (
     ASSIGNMENT_ROWS,
     MOVES_ROWS,
-    Manifests,
     Parquet,
     Tree,
+    WorkerManifests,
     assignment_table,
     moves_table,
 )
 from reconciler.partitions.output.text import INDEX_NAME, index_text
 from reconciler.partitions.planning.model import NEW
-from reconciler.partitions.planning.planner import Plan
+from reconciler.partitions.planning.planner import PartitionPlan
 from reconciler.partitions.spec import PartitionPlanSpec
 
 _OURS = b"apiVersion: reconciler/v1\nkind: WorkerAssignment\n"
@@ -40,7 +40,7 @@ _OURS = b"apiVersion: reconciler/v1\nkind: WorkerAssignment\n"
 class Draft:
     """What a plan comes to, in files and tables."""
 
-    plan: Plan
+    plan: PartitionPlan
     tree: Tree
     assignment: bytes
     """A Parquet file, like the moves."""
@@ -63,10 +63,10 @@ class Draft:
         return bool(self.written or self.gone) or self.changed != ()
 
 
-def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: Plan, *, prune: bool) -> Draft:
+def draft(output: Path, spec: PartitionPlanSpec, gathered: Gathered, plan: PartitionPlan, *, prune: bool) -> Draft:
     """Renders the plan, slice by slice, and compares it with what is there."""
     workers, index = gathered.workers, gathered.index
-    manifests, digest = Manifests(spec.pool, spec.domain, workers, spec.layout), RowsDigest()
+    manifests, digest = WorkerManifests(spec.pool, spec.domain, workers, spec.layout), RowsDigest()
     assignment, moves = Parquet(ASSIGNMENT_ROWS), Parquet(MOVES_ROWS)
     families: Counter[str] = Counter()
     for rows in gathered.rows.in_order(plan):
@@ -118,7 +118,7 @@ def measured(gathered: Gathered, made: Draft) -> gates.Measured:
     )
 
 
-def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts: tuple[gates.Verdict, ...]) -> dict[str, Any]:
+def describe(spec: PartitionPlanSpec, gathered: Gathered, made: Draft, verdicts: tuple[gates.GateVerdict, ...]) -> dict[str, Any]:
     """The report, but for the seconds."""
     files = {"written": len(made.written), "unchanged": len(made.tree.files) - len(made.written), "pruned": len(made.gone)}
     consumers = sum(map(gathered.consumers, made.tree.filters.values()))

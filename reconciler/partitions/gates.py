@@ -53,7 +53,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What one gate says."""
 
     gate: str
@@ -70,13 +70,13 @@ def known(forced: Collection[str]) -> None:
             raise UsageError(msg)
 
 
-def judge(measured: Measured, gates: Gates, forced: Collection[str]) -> tuple[Verdict, ...]:
+def judge(measured: Measured, gates: Gates, forced: Collection[str]) -> tuple[GateVerdict, ...]:
     """Every gate, in the order of the table."""
     messages = _messages(measured, gates)
-    return tuple(Verdict(name, not messages.get(name), name in forced, messages.get(name, "")) for name in NAMES)
+    return tuple(GateVerdict(name, not messages.get(name), name in forced, messages.get(name, "")) for name in NAMES)
 
 
-def refuse(verdicts: Collection[Verdict]) -> None:
+def refuse(verdicts: Collection[GateVerdict]) -> None:
     """Raises Refused when a gate is closed and not forced."""
     closed = [verdict for verdict in verdicts if not verdict.passed and not verdict.forced]
     if closed:

@@ -20,8 +20,8 @@ from reconciler.partitions.output.previous import read_previous
 from reconciler.partitions.output.render import ROWS
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, Ranks, Rules, Workers
-from reconciler.partitions.planning.planner import Plan, plan_locally
+from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, PlanningRules, Ranks, Workers
+from reconciler.partitions.planning.planner import PartitionPlan, plan_locally
 from reconciler.partitions.pools import look_around
 from reconciler.partitions.reading.earlier import read_earlier
 from reconciler.partitions.reading.inputs import NOTHING, Partitions, Previous
@@ -34,10 +34,10 @@ from reconciler.partitions.spec import PartitionPlanSpec, Table, ppm
 class Rows(Protocol):
     """The partitions of a plan, wherever they are."""
 
-    def in_order(self, plan: Plan) -> Iterator[pa.Table]:
+    def in_order(self, plan: PartitionPlan) -> Iterator[pa.Table]:
         """All of them by worker and subject (`render.ROWS`); no worker is in two of these tables."""
 
-    def again(self, plan: Plan, workers: Workers, rules: Rules) -> tuple[Items, Plan, Ints]:
+    def again(self, plan: PartitionPlan, workers: Workers, rules: PlanningRules) -> tuple[Items, PartitionPlan, Ints]:
         """Planned once more from where they are now, for other workers; raises CapExceeded."""
 
 
@@ -60,7 +60,7 @@ class Gathered:
     """The partitions one by one, or those of one worker and reason as one."""
     counts: Ints
     """How many partitions each of these is."""
-    rules: Rules
+    rules: PlanningRules
     before: Before
     index: Index
     edited: tuple[str, ...]
@@ -82,7 +82,7 @@ class Here:
     source: pa.Array
     """The name of each partition's worker before; null for what is new."""
 
-    def in_order(self, plan: Plan) -> Iterator[pa.Table]:
+    def in_order(self, plan: PartitionPlan) -> Iterator[pa.Table]:
         """All of them in one table."""
         partitions, nothing = self.partitions, pa.nulls(len(self.partitions), pa.string())
         unit = partitions.unit if partitions.unit is not None else nothing
@@ -92,12 +92,12 @@ class Here:
         keys = pa.table({"place": whole.column("place"), "subject": partitions.subject.cast(pa.binary())})
         yield whole.take(pc.sort_indices(keys, sort_keys=[("place", "ascending"), ("subject", "ascending")]))
 
-    def again(self, plan: Plan, workers: Workers, rules: Rules) -> tuple[Items, Plan, Ints]:
+    def again(self, plan: PartitionPlan, workers: Workers, rules: PlanningRules) -> tuple[Items, PartitionPlan, Ints]:
         """In this process."""
         items = self.items.at(plan.place)
         return items, replace(self, items=items).planned(workers, rules), np.ones(len(items), dtype=np.int64)
 
-    def planned(self, workers: Workers, rules: Rules) -> Plan:
+    def planned(self, workers: Workers, rules: PlanningRules) -> PartitionPlan:
         """By the local planner."""
         return plan_locally(self.items, workers, rules, self.partitions.unit)
 
@@ -160,11 +160,11 @@ def _local_only(name: str, table: Table) -> None:
         raise UsageError(msg)
 
 
-def rules_for(spec: PartitionPlanSpec, weight: int) -> Rules:
+def rules_for(spec: PartitionPlanSpec, weight: int) -> PlanningRules:
     """What the plan has to keep to, for partitions of so much weight."""
     balance = spec.balance
     budget = None if balance.max_moved is None else weight * ppm(balance.max_moved) // 1_000_000
-    return Rules(ppm(balance.trigger), ppm(balance.target), balance.fill_new == "average", budget, spec.zones)
+    return PlanningRules(ppm(balance.trigger), ppm(balance.target), balance.fill_new == "average", budget, spec.zones)
 
 
 def _previous(plan: PlanFile, output: Path, index: Index, changed: list[str]) -> Previous:

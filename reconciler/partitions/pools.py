@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class OtherPools:
     """What the manifests say: the subjects of the other pools of the stream, and whose they are."""
 
     subjects: tuple[tuple[str, str], ...] = ()
@@ -55,11 +55,11 @@ def _may_meet(subject: pa.Array, wide: str) -> pa.Array:
     return pc.starts_with(subject, "".join(f"{token}." for token in tokens[:first]))
 
 
-def look_around(plan: PlanFile) -> Neighbours:
+def look_around(plan: PlanFile) -> OtherPools:
     """Loads the manifests that the plan names; raises InvalidInput where plan and manifests disagree."""
     spec = plan.spec
     if not spec.manifests:
-        return Neighbours()
+        return OtherPools()
     loaded = Loader().load([str(plan.directory / path) for path in spec.manifests], spec.environment or None)
     pools = loaded.desired.pools
     own = next((pool for pool in pools.values() if pool.key == Key("WorkerPool", spec.pool, "", spec.domain)), None)
@@ -85,4 +85,4 @@ def look_around(plan: PlanFile) -> Neighbours:
         if pool.key != own.key and pool.stream == own.stream and "allowed" not in (pool.spec.overlap, own.spec.overlap)
     ]
     subjects = tuple((subject, str(pool.key)) for pool in others for subject in pool.subjects)
-    return Neighbours(subjects, own.spec.limits.max_subjects if own.spec.shard_over_cap else None)
+    return OtherPools(subjects, own.spec.limits.max_subjects if own.spec.shard_over_cap else None)

@@ -14,19 +14,19 @@ import numpy as np
 
 from reconciler.model.identity import API_VERSION
 from reconciler.partitions.planning.columns import sums
-from reconciler.partitions.planning.model import Ints, Items, Reason, Workers
-from reconciler.partitions.planning.planner import Plan
+from reconciler.partitions.planning.model import Ints, Items, MoveReason, Workers
+from reconciler.partitions.planning.planner import PartitionPlan
 from reconciler.partitions.spec import MILLION
 
 VERSION = 1
 _GIANTS_SHOWN = 100
 
 
-def pool_part(partitions: Items, workers: Workers, plan: Plan, counts: Ints | None = None) -> dict[str, Any]:
+def pool_part(partitions: Items, workers: Workers, plan: PartitionPlan, counts: Ints | None = None) -> dict[str, Any]:
     """The numbers of one pool; `counts` are the partitions of each row, where a row stands for several."""
     counts = np.ones(len(partitions), dtype=np.int64) if counts is None else counts
     filters = sums(partitions.filters, plan.place, len(workers)).tolist()
-    moved_rows = (plan.place != partitions.home) & (plan.reason != Reason.NEW)
+    moved_rows = (plan.place != partitions.home) & (plan.reason != MoveReason.NEW)
     moved = int(partitions.weight[moved_rows].sum())
     weight = int(partitions.weight.sum())
     active = sum(workers.active)
@@ -43,14 +43,14 @@ def pool_part(partitions: Items, workers: Workers, plan: Plan, counts: Ints | No
             "lowerBound": in_units(plan.bounds.moved),
             "ratio": _ratio(Fraction(moved, plan.bounds.moved)) if plan.bounds.moved else (1 if not moved else None),
             "forced": in_units(plan.bounds.forced),
-            "new": int(counts[plan.reason == Reason.NEW].sum()),
+            "new": int(counts[plan.reason == MoveReason.NEW].sum()),
             "reasons": _reasons(counts, plan),
         },
         "heldBy": list(plan.held_by),
     }
 
 
-def _load(partitions: Items, workers: Workers, plan: Plan) -> dict[str, float]:
+def _load(partitions: Items, workers: Workers, plan: PartitionPlan) -> dict[str, float]:
     """Load by capacity: of all active workers over the average, and of those without a giant over their share."""
     load = sums(partitions.weight, plan.place, len(workers)).tolist()
     active = [rank for rank in range(len(workers)) if workers.active[rank]]
@@ -92,7 +92,7 @@ def commit_message(document: Mapping[str, Any]) -> str:
     )
 
 
-def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, Any]]:
+def _giants(partitions: Items, workers: Workers, plan: PartitionPlan) -> list[dict[str, Any]]:
     rows = plan.giants.astype(np.int64)
     named = sorted(zip((key.decode() for key in partitions.keys.texts(rows)), rows.tolist(), strict=True))
     return [
@@ -101,9 +101,9 @@ def _giants(partitions: Items, workers: Workers, plan: Plan) -> list[dict[str, A
     ]
 
 
-def _reasons(counts: Ints, plan: Plan) -> dict[str, int]:
-    found = sums(counts, plan.reason.astype(np.int32), len(Reason)).tolist()
-    return {reason.name.lower(): found[reason] for reason in Reason if reason is not Reason.STAYS and found[reason]}
+def _reasons(counts: Ints, plan: PartitionPlan) -> dict[str, int]:
+    found = sums(counts, plan.reason.astype(np.int32), len(MoveReason)).tolist()
+    return {reason.name.lower(): found[reason] for reason in MoveReason if reason is not MoveReason.STAYS and found[reason]}
 
 
 def in_units(micro: int) -> float | int:

@@ -20,7 +20,7 @@ from reconciler.partitions.gathering import Gathered, gather, only_for_spark, ou
 from reconciler.partitions.output.commit import ATTRIBUTES, ATTRIBUTES_TEXT, Checkout, commit, preflight
 from reconciler.partitions.output.tree import claimed, replace_tree
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.planner import CapExceeded, Plan
+from reconciler.partitions.planning.planner import CapExceeded, PartitionPlan
 from reconciler.partitions.reading.inputs import TooMany
 from reconciler.partitions.spark.session import SparkOptions, need_pyspark
 
@@ -125,7 +125,7 @@ def _committed(checkout: Checkout, document: Mapping[str, Any], hashes: Mapping[
 
 
 @contextmanager
-def _plan(plan: PlanFile, how: How, clock: _Clock) -> Iterator[tuple[Gathered, Plan]]:
+def _plan(plan: PlanFile, how: How, clock: _Clock) -> Iterator[tuple[Gathered, PartitionPlan]]:
     """In this process, where its tables can be read and are small enough; else by Spark. It is the same plan."""
     if how.engine != "spark" and (how.engine == "local" or not only_for_spark(plan.spec)):
         try:

@@ -34,7 +34,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Condition(Spec):
+class RowCondition(Spec):
     """One row of `where`: only rows that fulfil all of them count."""
 
     column: Text
@@ -42,7 +42,7 @@ class Condition(Spec):
     value: str | int | float | bool | list[str] | list[int] | None = None
 
     @model_validator(mode="after")
-    def _has_what_it_needs(self) -> Condition:
+    def _has_what_it_needs(self) -> RowCondition:
         if self.op in ("isNull", "notNull"):
             if self.value is not None:
                 msg = f"{self.op} takes no value"
@@ -77,7 +77,7 @@ class Table(Spec):
     table: str | None = None
     """In a catalog of Spark's."""
     options: dict[str, Any] = {}
-    where: list[Condition] = []
+    where: list[RowCondition] = []
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Table:

@@ -178,7 +178,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Remembered:
     """What this process has seen before: it turns a wiped marker into drift, and a missing consumer into a gap."""
 
     owned: Mapping[Key, str] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class Memory:
     """What plans of the last hour wanted, by live key; not what somebody approved."""
 
 
-NO_MEMORY = Memory()
+NO_MEMORY = Remembered()
 
 SUMMARY = ("create", "update", "adopt", "procedure", "recreate", "delete", "blocked", "unchanged")
 

@@ -19,7 +19,7 @@ from reconciler.model.subjects import covers
 from reconciler.procedures.holds import hold_key
 
 
-class Mode(StrEnum):
+class PermissionMode(StrEnum):
     """What the user is for; every mode but `read` includes `apply`, and `daemon` includes `procedures`."""
 
     READ = "read"
@@ -30,7 +30,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccountNames:
     """Under which names this account reaches JetStream, the lease and its answers."""
 
     prefix: str = JETSTREAM_API
@@ -60,46 +60,46 @@ class Grants:
     subscribe: tuple[Grant, ...]
 
 
-def permissions(desired: Desired, modes: frozenset[Mode], place: Place) -> Grants:
+def permissions(desired: Desired, modes: frozenset[PermissionMode], place: AccountNames) -> Grants:
     """Exactly what these modes need for what is declared."""
     effective = _implied(modes)
     resources = sorted(desired.resources.values(), key=lambda declared: declared.key)
     read = sorted(durables_read(desired))
     domains = sorted({key.domain for key in (*desired.resources, *read)}) or [""]  # the home domain where nothing is declared
     publish = [*_reading(domains, resources, read, place), *_copying(desired, place)]
-    if Mode.APPLY in effective:
+    if PermissionMode.APPLY in effective:
         publish += _lease(place, [domain for domain in domains if domain])
         for declared in resources:
             publish += _applying(declared, place)
         publish += _keeping(desired, place)
-    if Mode.PROCEDURES in effective:
+    if PermissionMode.PROCEDURES in effective:
         for declared in resources:
             publish += _procedures(declared, place)
         publish += _migrating(desired, place)
-    if Mode.DAEMON in effective:
+    if PermissionMode.DAEMON in effective:
         publish += _watching(resources, read, place)
-    if Mode.SYNC in effective:
+    if PermissionMode.SYNC in effective:
         publish += _pruning(domains, place)
     subscribe = [Grant(f"{place.inbox}.>", "answers to our requests")]
-    if Mode.DAEMON in effective:
+    if PermissionMode.DAEMON in effective:
         subscribe += _hints(place)
     return Grants(_least(publish), tuple(subscribe))
 
 
-def _implied(modes: frozenset[Mode]) -> frozenset[Mode]:
+def _implied(modes: frozenset[PermissionMode]) -> frozenset[PermissionMode]:
     found = set(modes)
-    if Mode.DAEMON in found:
-        found.add(Mode.PROCEDURES)
-    if found - {Mode.READ}:
-        found.add(Mode.APPLY)
+    if PermissionMode.DAEMON in found:
+        found.add(PermissionMode.PROCEDURES)
+    if found - {PermissionMode.READ}:
+        found.add(PermissionMode.APPLY)
     return frozenset(found)
 
 
-def _api(place: Place, domain: str) -> str:
+def _api(place: AccountNames, domain: str) -> str:
     return api_prefix(domain, place.prefix)
 
 
-def _reading(domains: list[str], resources: list[Declared], durables: list[Key], place: Place) -> Iterator[Grant]:
+def _reading(domains: list[str], resources: list[Declared], durables: list[Key], place: AccountNames) -> Iterator[Grant]:
     for domain in domains:
         api = _api(place, domain)
         yield Grant(f"{api}.INFO", "the account's API level")
@@ -112,7 +112,7 @@ def _reading(domains: list[str], resources: list[Declared], durables: list[Key],
         yield Grant(f"{api}.STREAM.MSG.GET.{stream.name}", f"whether a filter that goes has unread messages in {stream.name}")
 
 
-def _copying(desired: Desired, place: Place) -> Iterator[Grant]:
+def _copying(desired: Desired, place: AccountNames) -> Iterator[Grant]:
     """What a plan asks about streams that copy through durables of ours."""
     for key, stream in _own_durables(desired):
         home = _api(place, stream.domain)
@@ -133,7 +133,7 @@ def _read_streams(resources: Iterable[Declared]) -> list[Key]:
     return sorted({declared.key.stream_key for declared in resources if declared.key.kind == "Consumer"})
 
 
-def _lease(place: Place, domains: Iterable[str]) -> Iterator[Grant]:
+def _lease(place: AccountNames, domains: Iterable[str]) -> Iterator[Grant]:
     bucket = place.lease_bucket
     yield Grant(f"{place.prefix}.STREAM.INFO.KV_{bucket}", "the write lease: is its bucket there")
     yield Grant(f"{place.prefix}.STREAM.CREATE.KV_{bucket}", "the write lease: make its bucket once")
@@ -143,7 +143,7 @@ def _lease(place: Place, domains: Iterable[str]) -> Iterator[Grant]:
     yield Grant(f"{prefix}$KV.{bucket}.writer", "the write lease: take, renew and release it")
 
 
-def _fence(place: Place, domains: Iterable[str]) -> Iterator[Grant]:
+def _fence(place: AccountNames, domains: Iterable[str]) -> Iterator[Grant]:
     """What proves that nothing of the leader before can land any more."""
     noted, name = "the fence: note our connection, behind all writes that wait", f"KV_{place.lease_bucket}"
     yield Grant(f"{place.prefix}.STREAM.UPDATE.{name}", noted, proof=True)
@@ -153,7 +153,7 @@ def _fence(place: Place, domains: Iterable[str]) -> Iterator[Grant]:
         yield Grant(f"{_api(place, domain)}.STREAM.CREATE.{name}", why, proof=True)
 
 
-def _applying(declared: Declared, place: Place) -> Iterator[Grant]:
+def _applying(declared: Declared, place: AccountNames) -> Iterator[Grant]:
     key, state = declared.key, declared.intent.state
     if state is State.UNMANAGED:
         return
@@ -175,14 +175,14 @@ def _applying(declared: Declared, place: Place) -> Iterator[Grant]:
         yield from _removing(key, place, "recreating is allowed")
 
 
-def _removing(key: Key, place: Place, why: str) -> Iterator[Grant]:
+def _removing(key: Key, place: AccountNames, why: str) -> Iterator[Grant]:
     api = _api(place, key.domain)
     what, name = ("CONSUMER", f"{key.stream}.{key.name}") if key.kind == "Consumer" else ("STREAM", key.stream_name)
     yield Grant(f"{api}.{what}.INFO.{name}", f"look at {key} right before it is deleted")
     yield Grant(f"{api}.{what}.DELETE.{name}", f"delete {key}: {why}")
 
 
-def _procedures(declared: Declared, place: Place) -> Iterator[Grant]:
+def _procedures(declared: Declared, place: AccountNames) -> Iterator[Grant]:
     key = declared.key
     if key.kind != "Consumer" or declared.intent.state is not State.PRESENT:
         return
@@ -199,7 +199,7 @@ def _procedures(declared: Declared, place: Place) -> Iterator[Grant]:
     yield Grant(f"{api}.CONSUMER.DELETE.{hold.stream}.{hold.name}", f"give up the place of {key} afterwards")
 
 
-def _keeping(desired: Desired, place: Place) -> Iterator[Grant]:
+def _keeping(desired: Desired, place: AccountNames) -> Iterator[Grant]:
     """The durables that are kept for sources."""
     for key, durable in sorted(desired.durables.items()):
         api, name = _api(place, key.domain), f"{key.stream}.{key.name}"
@@ -207,7 +207,7 @@ def _keeping(desired: Desired, place: Place) -> Iterator[Grant]:
         yield Grant(f"{api}.CONSUMER.INFO.{name}", f"read {key} again when an answer was lost", reread=True)
 
 
-def _migrating(desired: Desired, place: Place) -> Iterator[Grant]:
+def _migrating(desired: Desired, place: AccountNames) -> Iterator[Grant]:
     """Changes of how a stream reads its sources; a durable that is not declared any more has no name here."""
     for key, stream in _own_durables(desired):
         api, name = _api(place, key.domain), f"{key.stream}.{key.name}"
@@ -222,7 +222,7 @@ def _migrating(desired: Desired, place: Place) -> Iterator[Grant]:
             yield Grant(f"{api}.CONSUMER.DELETE.{name}", f"make {key} anew in another place")
 
 
-def _pruning(domains: Iterable[str], place: Place) -> Iterator[Grant]:
+def _pruning(domains: Iterable[str], place: AccountNames) -> Iterator[Grant]:
     """What is no longer declared has no name here: these need wildcards."""
     for domain in domains:
         api = _api(place, domain)
@@ -233,7 +233,7 @@ def _pruning(domains: Iterable[str], place: Place) -> Iterator[Grant]:
         yield Grant(f"{api}.CONSUMER.DELETE.*.*", "delete consumers that are no longer declared")
 
 
-def _watching(resources: list[Declared], durables: list[Key], place: Place) -> Iterator[Grant]:
+def _watching(resources: list[Declared], durables: list[Key], place: AccountNames) -> Iterator[Grant]:
     for stream in _read_streams(resources):
         yield Grant(f"{_api(place, stream.domain)}.STREAM.INFO.{stream.name}", f"where {stream.name} begins and ends")
     for key in (*(declared.key for declared in resources), *durables, *(durable.stream_key for durable in durables)):
@@ -242,7 +242,7 @@ def _watching(resources: list[Declared], durables: list[Key], place: Place) -> I
     yield Grant("reconciler.events.>", "tell whoever listens what was found and done")
 
 
-def _hints(place: Place) -> Iterator[Grant]:
+def _hints(place: AccountNames) -> Iterator[Grant]:
     for subject, what in (
         ("STREAM.CREATED.*", "stream was created"),
         ("STREAM.UPDATED.*", "stream was updated"),

@@ -13,19 +13,19 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import DEFAULT_INTENT, State
 from reconciler.model.seen.live import Live, LiveConsumer
-from reconciler.plan import guard, limits
 from reconciler.plan.aspect import Aspect
-from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Reason, Rules, not_seen
+from reconciler.plan.bounds import guard, limits
+from reconciler.plan.bounds.policy import permits
+from reconciler.plan.bounds.scope import Part, everything, part_of, touched_by
+from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Plan, Reason, Remembered, Rules, not_seen
 from reconciler.plan.comparing.display import in_short
 from reconciler.plan.decide import create, decide
 from reconciler.plan.faults import guarded
 from reconciler.plan.fingerprint import fingerprint
 from reconciler.plan.machines import is_hold
 from reconciler.plan.order import ordered
-from reconciler.plan.policy import permits
 from reconciler.plan.removals import folded, nameless, removed_consumers, removed_durables, removed_streams, undeclared
 from reconciler.plan.scene import Scene, Seen
-from reconciler.plan.scope import Part, everything, part_of, touched_by
 from reconciler.plan.subjects import moves
 from reconciler.plan.subjects.handovers import linked
 from reconciler.procedures.move_subject import MoveSubject
@@ -35,7 +35,7 @@ def plan(  # noqa: PLR0913 - what a plan is made of
     desired: Desired,
     live: Live,
     rules: Rules,
-    memory: Memory = NO_MEMORY,
+    memory: Remembered = NO_MEMORY,
     scope: frozenset[Key] | None = None,
     *,
     aspects: Iterable[Aspect],

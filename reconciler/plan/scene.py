@@ -13,7 +13,7 @@ from reconciler.model.kinds.common import State
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
 from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
-from reconciler.plan.change import Memory, Rules
+from reconciler.plan.change import Remembered, Rules
 from reconciler.procedures.consumer import caught_up_in
 from reconciler.procedures.requests import Fact, Read, Unanswered
 
@@ -27,7 +27,7 @@ class Scene:
     desired: Desired
     live: Live
     rules: Rules
-    memory: Memory
+    memory: Remembered
     open: set[Read] = field(default_factory=set)
     """What has to be read before this plan is final."""
     silent: dict[Key, str] = field(default_factory=dict)

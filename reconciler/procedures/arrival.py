@@ -26,7 +26,7 @@ from reconciler.procedures.consumer import (
 )
 from reconciler.procedures.holds import hold_key, proven_since
 from reconciler.procedures.machine import Ask, Do, Step
-from reconciler.procedures.pause import FRESH, Memory, hold_still, release
+from reconciler.procedures.pause import FRESH, PauseMemory, hold_still, release
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,
@@ -45,7 +45,7 @@ _PLACE = ("deliver_policy", "opt_start_seq", "opt_start_time")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StartPlace:
     """Where to create the consumer, and when that was asked."""
 
     start: int
@@ -59,13 +59,13 @@ def search(target: ConsumerTarget, start: int) -> NextMessage:
     return NextMessage(target.key.stream_key, ">", start)
 
 
-def place(start: int, fact: Fact, time: int) -> Place:
+def place(start: int, fact: Fact, time: int) -> StartPlace:
     """The answer to `search`; holes before the first stored message are skipped, since RESET by time refuses them."""
     found = fact if isinstance(fact, Message) else None
-    return Place(found.seq if found else start, found, time)
+    return StartPlace(found.seq if found else start, found, time)
 
 
-def create(name: str, target: ConsumerTarget, where: Place, *, reset: bool = True) -> Do:
+def create(name: str, target: ConsumerTarget, where: StartPlace, *, reset: bool = True) -> Do:
     """Create the consumer at that place, paused and journalled; without `reset` it has to begin there by itself."""
     config = target.wire
     step = MOVE if reset and movable(target, where) else RESUME
@@ -78,7 +78,7 @@ def create(name: str, target: ConsumerTarget, where: Place, *, reset: bool = Tru
 
 
 def in_place(
-    target: ConsumerTarget, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory
+    target: ConsumerTarget, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: PauseMemory
 ) -> Step | None:
     """The next step to bring a created consumer's cursor to its position; None once it is there (or beyond).
 
@@ -96,12 +96,12 @@ def in_place(
     if seen.floor >= start - 1:
         return None
     still = hold_still(target, seen, memory)
-    if not isinstance(still, Memory):
+    if not isinstance(still, PauseMemory):
         return still
-    return Do(ResetConsumer(target.key, start), f"reset to {start}", Memory(reset_to=start))
+    return Do(ResetConsumer(target.key, start), f"reset to {start}", PauseMemory(reset_to=start))
 
 
-def finish(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
+def finish(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> Step:
     """Resume, then clear the journal."""
     return release(target, seen, memory) or Do(UpdateConsumer(target.key, _final(target, seen)), "clear the journal", memory)
 
@@ -112,7 +112,7 @@ def _final(target: ConsumerTarget, seen: ConsumerSeen) -> bytes:
     return target.with_residue(seen.marker.residue).config if reachable else encode(target.key.mark, seen.config, None)
 
 
-def movable(target: ConsumerTarget, where: Place) -> bool:
+def movable(target: ConsumerTarget, where: StartPlace) -> bool:
     """Whether RESET will accept the position from a consumer created as declared."""
     if not target.rewindable:
         return False

@@ -29,7 +29,7 @@ from reconciler.procedures.consumer import (
     new_filters,
 )
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
-from reconciler.procedures.pause import FRESH, Memory, give_up, hold_still, lapsed, paused_by_person, release
+from reconciler.procedures.pause import FRESH, PauseMemory, give_up, hold_still, lapsed, paused_by_person, release
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,
@@ -71,7 +71,7 @@ class FilterAdd:
             expected_duplicates=self.target.expected_duplicates,
         )
 
-    def step(self, observation: Observation, memory: Memory | None) -> Step:
+    def step(self, observation: Observation, memory: PauseMemory | None) -> Step:
         """The next thing to do."""
         memory = memory or FRESH
         if observation.failure:
@@ -89,7 +89,7 @@ class FilterAdd:
             return replace(self, target=target).step(observation, memory)
         return self._go_on(seen, observation.facts, memory)
 
-    def _go_on(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _go_on(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         if memory.giving_up:
             unfinished = set(added_filters(self.target, seen)) & set(seen.filters)
             # Filters that are live but perhaps passed by stay journalled: the next attempt goes on with them.
@@ -103,7 +103,7 @@ class FilterAdd:
         phase = {CHECK: self._check, RESUME: self._resume}.get(seen.journal.step, self._rewind)
         return phase(seen, facts, memory)
 
-    def _begin(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _begin(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         if arrived(self.target, seen):
             return Done()
         refusal = paused_by_person(self.target, seen)
@@ -121,10 +121,10 @@ class FilterAdd:
             return self._position_loss(first)
         return self._note_pause(seen, memory)
 
-    def _rewind(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _rewind(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         """Hold the consumer still, put the cursor where every stored match is ahead of it, change the filters."""
         still = hold_still(self.target, seen, memory)
-        if not isinstance(still, Memory):
+        if not isinstance(still, PauseMemory):
             return still
         added = added_filters(self.target, seen)
         if added and not self._answered(added, facts):
@@ -139,7 +139,7 @@ class FilterAdd:
             return Do(ResetConsumer(self.key, start), f"reset to {start}", replace(still, reset_to=start), final=True)
         return self._update(RESUME, seen, "update the filters", still)
 
-    def _check(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _check(self, seen: ConsumerSeen, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         """Filters were added unpaused: had a match been published shortly before, it may have been passed."""
         added = added_filters(self.target, seen)
         if added and not self._answered(added, facts):
@@ -148,25 +148,25 @@ class FilterAdd:
             return self._note_pause(seen, memory)
         return Do(UpdateConsumer(self.key, self.target.config), "clear the journal", memory)
 
-    def _resume(self, seen: ConsumerSeen, _facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _resume(self, seen: ConsumerSeen, _facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         if seen.paused_by_other or (lapsed(self.target, seen) and not memory.resumed_at):
             return self._note_pause(seen, FRESH)  # perhaps before the filters changed: rewind once more
         step = release(self.target, seen, memory)
         return step or Do(UpdateConsumer(self.key, self.target.config), "clear the journal", memory)
 
-    def _note_pause(self, seen: ConsumerSeen, memory: Memory) -> Do:
+    def _note_pause(self, seen: ConsumerSeen, memory: PauseMemory) -> Do:
         pause = choice(seen.time + 2 * self.target.deadline)
         journal = self.target.journal(NAME, PAUSE, {"added": added_filters(self.target, seen), **pause})
         config = encode(self.key.mark, seen.config, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), "note the procedure in the consumer", memory)
 
-    def _update(self, step: str, seen: ConsumerSeen, title: str, memory: Memory) -> Do:
+    def _update(self, step: str, seen: ConsumerSeen, title: str, memory: PauseMemory) -> Do:
         pause = {UNTIL: seen.data[UNTIL]} if seen.chosen else {}
         journal = self.target.journal(NAME, step, {"added": added_filters(self.target, seen), **pause})
         config = encode(self.key.mark, self.target.wire, journal, self.target.marker.owner)
         return Do(UpdateConsumer(self.key, config), title, memory)
 
-    def _ask(self, added: tuple[str, ...], memory: Memory) -> Ask:
+    def _ask(self, added: tuple[str, ...], memory: PauseMemory) -> Ask:
         return Ask((ConsumerInfo(self.key), *self._searches(added)), memory)
 
     def _searches(self, added: tuple[str, ...]) -> tuple[NextMessage, ...]:

@@ -51,7 +51,7 @@ class StreamTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class _Memory:
     """How it was before, and why it shall be so again."""
 
     before: tuple[StreamTarget, ...] = ()
@@ -87,9 +87,9 @@ class MoveSubject:
             notes=("publishing to a moving subject fails from the shrink to the grow; what is stored stays where it is",),
         )
 
-    def step(self, observation: Observation, memory: Memory | None) -> Step:
+    def step(self, observation: Observation, memory: _Memory | None) -> Step:
         """The next thing to do."""
-        memory = memory or Memory()
+        memory = memory or _Memory()
         if observation.failure:
             if memory.failure:
                 return Abort("refused", f"{memory.failure}; and taking it back: {observation.failure}")
@@ -106,7 +106,7 @@ class MoveSubject:
             return step
         return Abort("refused", f"{memory.failure}; everything is as before") if memory.failure else Done()
 
-    def _bring(self, towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None], memory: Memory) -> Do | None:
+    def _bring(self, towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None], memory: _Memory) -> Do | None:
         """The first stream that is not as it shall be, those that gain subjects before the others."""
         pending = [target for target in towards if target.config and not self._reached(target, live[target.key])]
         pending.sort(key=lambda target: (not _gains(target, live[target.key]), target.key))
@@ -134,7 +134,7 @@ def _as_it_is(key: Key, config: Config | None) -> StreamTarget:
     return StreamTarget(key, orjson.dumps(config) if config else b"")
 
 
-def _shrink(towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None], memory: Memory) -> Do | None:
+def _shrink(towards: tuple[StreamTarget, ...], live: Mapping[Key, Config | None], memory: _Memory) -> Do | None:
     """The first stream that stores what another one shall store gives it up; of its own it gains what is free already."""
     for target in towards:
         config = live[target.key]

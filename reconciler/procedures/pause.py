@@ -20,7 +20,7 @@ PATIENCE = 5 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PauseMemory:
     """What spares a machine work; nothing is lost with it, and nothing wrong is done without it."""
 
     paused_at: int = 0
@@ -34,22 +34,22 @@ class Memory:
     giving_up: Abort | None = None
 
 
-FRESH = Memory()
+FRESH = PauseMemory()
 
 
-def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | Memory:
+def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> Step | PauseMemory:
     """The next step towards a paused, drained consumer; a Memory once it is one."""
     if seen.paused_by_other:
         return by_somebody_else(target.key, seen)
     if seen.chosen - seen.time < target.deadline:
         noted = seen.chosen_again(seen.time + 2 * target.deadline)
         title = f"note until when {target.key.name} is paused"
-        return Do(UpdateConsumer(target.key, noted), title, Memory(giving_up=memory.giving_up))
+        return Do(UpdateConsumer(target.key, noted), title, PauseMemory(giving_up=memory.giving_up))
     if not seen.paused_as_chosen:
         if seen.time - memory.paused_at < min(PATIENCE, 2 * target.deadline):
             return Wait(seen.time + POLL, "the pause takes effect", memory)
         until = units.format_time(seen.chosen)
-        paused = Memory(paused_at=seen.time, giving_up=memory.giving_up)
+        paused = PauseMemory(paused_at=seen.time, giving_up=memory.giving_up)
         return Do(PauseConsumer(target.key, until), f"pause {target.key.name}", paused)
     memory = replace(memory, quiet_since=memory.quiet_since or seen.time)
     enough = memory.quiet_since + min(seen.ack_wait, target.deadline)
@@ -58,7 +58,7 @@ def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> St
     return replace(memory, drained=True)
 
 
-def release(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step | None:
+def release(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> Step | None:
     """The next step towards the pause the target declares, usually none; None once that is so."""
     wanted = _until(target, seen)
     if seen.paused_by_other:
@@ -68,7 +68,7 @@ def release(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step 
     if seen.time - memory.resumed_at < PATIENCE:
         return Wait(seen.time + POLL, "the consumer resumes", memory)
     until = units.format_time(wanted) if wanted else ""
-    resumed = Memory(resumed_at=seen.time, giving_up=memory.giving_up)
+    resumed = PauseMemory(resumed_at=seen.time, giving_up=memory.giving_up)
     return Do(PauseConsumer(target.key, until), f"resume {target.key.name}", resumed)
 
 
@@ -77,7 +77,7 @@ def lapsed(target: ConsumerTarget, seen: ConsumerSeen) -> bool:
     return not seen.paused and seen.pause_until != 0 and seen.pause_until != _until(target, seen)
 
 
-def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: Memory) -> Step:
+def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> Step:
     """Resume, take the journal off, and abort with the reason in memory."""
     reason = memory.giving_up or Abort("refused", "the server refused a step")
     if not seen.journal:

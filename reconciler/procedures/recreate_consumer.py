@@ -19,7 +19,7 @@ from reconciler.procedures import arrival
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode
 from reconciler.procedures.holds import RECREATE, create_hold, held_at, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
-from reconciler.procedures.pause import FRESH, Memory, give_up, hold_still, paused_by_person
+from reconciler.procedures.pause import FRESH, PauseMemory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,
@@ -68,7 +68,7 @@ class RecreateConsumer:
             expected_duplicates=self.target.expected_duplicates,
         )
 
-    def step(self, observation: Observation, memory: Memory | None) -> Step:
+    def step(self, observation: Observation, memory: PauseMemory | None) -> Step:
         """The next thing to do."""
         if self.target.marker.residue:
             return replace(self, target=self.target.as_declared()).step(observation, memory)
@@ -93,7 +93,7 @@ class RecreateConsumer:
     def _queue(self) -> bool:
         return self.target.retention == "workqueue"
 
-    def _ask(self, memory: Memory, *more: Read) -> Ask:
+    def _ask(self, memory: PauseMemory, *more: Read) -> Ask:
         return Ask((ConsumerInfo(self.key), ConsumerInfo(self.hold), StreamInfo(self.key.stream_key), *more), memory)
 
     def _stream(self, facts: Mapping[Read, Fact]) -> Config | None:
@@ -104,7 +104,7 @@ class RecreateConsumer:
         fact = facts.get(ConsumerInfo(key))
         return ConsumerSeen(fact) if isinstance(fact, dict) else None
 
-    def _leave(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _leave(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         """The old consumer is there: hold it still, put a hold beside it, delete it."""
         if seen.journal is None and arrived(self.target, seen):
             return Do(DeleteConsumer(self.hold), "delete the hold", memory) if hold else Done()
@@ -114,11 +114,11 @@ class RecreateConsumer:
                 return self._ask(memory)  # whether it may be asked at all is known before anything is written
             return person or self._note(seen, memory)
         still = hold_still(self.target, seen, memory)
-        if not isinstance(still, Memory):
+        if not isinstance(still, PauseMemory):
             return still
         return self._delete(seen, hold, facts, still)
 
-    def _delete(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], still: Memory) -> Step:
+    def _delete(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], still: PauseMemory) -> Step:
         """The consumer stands still: delete it once a hold stands at exactly its position."""
         if self._queue:
             return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH, final=True)
@@ -132,7 +132,7 @@ class RecreateConsumer:
             return Do(DeleteConsumer(self.hold), "delete an outdated hold", still)
         return Do(DeleteConsumer(self.key), f"delete {self.key.name}", FRESH, final=True)
 
-    def _create(self, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _create(self, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         """The consumer is away: create the new one where the hold says."""
         if self._queue:
             return Do(CreateConsumer(self.key, self.target.config), f"create {self.key.name}", memory)
@@ -164,7 +164,7 @@ class RecreateConsumer:
             return 0
         return max(1, min(held_at(hold), last + 1 if policy == "new" else last))
 
-    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         """The new consumer is there: bring it into place, let the hold go, resume."""
         step = arrival.in_place(self.target, seen, hold, facts, memory)
         if step:
@@ -173,7 +173,7 @@ class RecreateConsumer:
             return Do(DeleteConsumer(self.hold), "delete the hold", memory)
         return arrival.finish(self.target, seen, memory)
 
-    def _give_up(self, seen: ConsumerSeen | None, hold: ConsumerSeen | None, memory: Memory) -> Step:
+    def _give_up(self, seen: ConsumerSeen | None, hold: ConsumerSeen | None, memory: PauseMemory) -> Step:
         """Before the deletion everything is taken back; after it the hold keeps the place until the next attempt."""
         reason = memory.giving_up or Abort("refused", "the server refused a step")
         if seen is None or seen.journal is None or seen.journal.step != PAUSE or seen.data.get("continues"):
@@ -182,7 +182,7 @@ class RecreateConsumer:
             return Do(DeleteConsumer(self.hold), "delete the hold", memory)
         return give_up(self.target, seen, memory)
 
-    def _note(self, seen: ConsumerSeen, memory: Memory) -> Do:
+    def _note(self, seen: ConsumerSeen, memory: PauseMemory) -> Do:
         data = {"added": added_filters(self.target, seen), "continues": seen.journal.name if seen.journal else ""}
         data |= choice(seen.time + 2 * self.target.deadline)
         config = encode(self.key.mark, seen.config, self.target.journal(NAME, PAUSE, data), self.target.marker.owner)

@@ -22,7 +22,7 @@ from reconciler.procedures import arrival
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
 from reconciler.procedures.holds import create_hold, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
-from reconciler.procedures.pause import FRESH, Memory
+from reconciler.procedures.pause import FRESH, PauseMemory
 from reconciler.procedures.requests import (
     ConsumerInfo,
     CreateConsumer,
@@ -64,7 +64,7 @@ class RestoreConsumer:
             notes=self._notes(),
         )
 
-    def step(self, observation: Observation, memory: Memory | None) -> Step:
+    def step(self, observation: Observation, memory: PauseMemory | None) -> Step:
         """The next thing to do."""
         if self.target.marker.residue:
             return replace(self, target=self.target.as_declared()).step(observation, memory)
@@ -87,7 +87,7 @@ class RestoreConsumer:
             return Done(self._notes())  # what else may differ by now is an ordinary change
         return Abort("exists", f"{self.key} is there again, as somebody else made it")
 
-    def _ask(self, memory: Memory, *more: Read) -> Ask:
+    def _ask(self, memory: PauseMemory, *more: Read) -> Ask:
         holds = tuple(map(ConsumerInfo, self.touches))
         return Ask((ConsumerInfo(self.key), *holds, *more), memory, spare=holds)
 
@@ -99,7 +99,7 @@ class RestoreConsumer:
         fact = facts.get(ConsumerInfo(key))
         return ConsumerSeen(fact) if isinstance(fact, dict) else None
 
-    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: Memory) -> Step:
+    def _arrive(self, seen: ConsumerSeen, hold: ConsumerSeen | None, facts: Mapping[Read, Fact], memory: PauseMemory) -> Step:
         step = arrival.in_place(self.target, seen, hold, facts, memory)
         if step:
             return step
@@ -107,7 +107,7 @@ class RestoreConsumer:
             return Do(DeleteConsumer(hold_key(self.key)), "delete the hold", memory)
         return arrival.finish(self.target, seen, memory)
 
-    def _create(self, hold: ConsumerSeen | None, observation: Observation, memory: Memory) -> Step:
+    def _create(self, hold: ConsumerSeen | None, observation: Observation, memory: PauseMemory) -> Step:
         facts = observation.facts
         if self.floor is None:
             return Abort("missing", f"{self.key} is gone again")
@@ -134,13 +134,13 @@ class RestoreConsumer:
         most, missing = stream["config"].get("max_consumers", -1), 1 if hold else 2
         return not isinstance(fact, Unanswered) and not 0 < most < stream["state"]["consumer_count"] + missing
 
-    def _without_hold(self, hold: ConsumerSeen | None, where: arrival.Place, memory: Memory) -> Do:
+    def _without_hold(self, hold: ConsumerSeen | None, where: arrival.StartPlace, memory: PauseMemory) -> Do:
         """At its position from the first moment; what was refused before is remembered, so that this is tried once."""
         if hold:
             return Do(DeleteConsumer(hold_key(self.key)), "delete the hold, which is in the way", memory)
-        return replace(arrival.create(NAME, self.target, where, reset=False), memory=Memory(giving_up=memory.giving_up))
+        return replace(arrival.create(NAME, self.target, where, reset=False), memory=PauseMemory(giving_up=memory.giving_up))
 
-    def _hold(self, hold: ConsumerSeen | None, stream: Config, where: arrival.Place, memory: Memory) -> Do | None:
+    def _hold(self, hold: ConsumerSeen | None, stream: Config, where: arrival.StartPlace, memory: PauseMemory) -> Do | None:
         """The next step to a hold at the position, which is what tells it to whoever goes on; None once it is there."""
         start = (self.floor or 0) + 1
         if hold is None:

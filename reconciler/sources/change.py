@@ -24,7 +24,7 @@ from reconciler.plan.faults import guarded
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen
 from reconciler.procedures.move_subject import StreamTarget
-from reconciler.sources.entries import Reader, origin_info, origin_subjects, readers, recreated
+from reconciler.sources.entries import EntryChange, origin_info, origin_subjects, readers, recreated
 from reconciler.sources.judge import Judge, Move, drops, move_of
 from reconciler.sources.migration.migrate import MigrateSource, Slot
 from reconciler.sources.regrouping import regrouped
@@ -44,7 +44,7 @@ _CAUSES = {Move.RESTORE: Cause.MISSING, Move.REFRESH: Cause.DRIFT}
 class _Work:
     """One entry with what is to be done about it."""
 
-    reader: Reader
+    reader: EntryChange
     move: Move
     retention: str
     slot: Slot
@@ -111,7 +111,7 @@ def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, change
     return _with_machine(scene, change, work)
 
 
-def _due(scene: Scene, entries: Iterable[Reader]) -> list[tuple[Reader, Move]]:
+def _due(scene: Scene, entries: Iterable[EntryChange]) -> list[tuple[EntryChange, Move]]:
     due = []
     for reader in entries:
         if _waits_for_origin(scene, reader):
@@ -123,12 +123,12 @@ def _due(scene: Scene, entries: Iterable[Reader]) -> list[tuple[Reader, Move]]:
     return due
 
 
-def _waits_for_origin(scene: Scene, reader: Reader) -> bool:
+def _waits_for_origin(scene: Scene, reader: EntryChange) -> bool:
     """Whether the origin is still to be made: its durable, and what was copied before, are looked at once it is there."""
     return reader.live is not None and reader.origin in scene.streams and reader.origin not in scene.live.streams
 
 
-def _work(scene: Scene, declared: Declared, reader: Reader, move: Move) -> _Work:
+def _work(scene: Scene, declared: Declared, reader: EntryChange, move: Move) -> _Work:
     info = origin_info(scene, reader)
     origin = reader.origin or reader.stream
     declared_origin = scene.streams.get(origin)
@@ -197,7 +197,7 @@ def _is_remade(change: Change) -> bool:
     return Action.RECREATE in (change.action, change.wanted)
 
 
-def _begins_late(scene: Scene, entries: Iterable[Reader]) -> Iterable[str]:
+def _begins_late(scene: Scene, entries: Iterable[EntryChange]) -> Iterable[str]:
     """What a stream that is made anew will not have: a durable that stays goes on from where it stands."""
     for reader in entries:
         seen = scene.live.consumer(reader.old) if reader.old else None

@@ -27,7 +27,7 @@ from reconciler.sources.migration.step import durable_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class EntryChange:
     """One entry: as it is live, and as it shall be."""
 
     stream: Key
@@ -64,7 +64,7 @@ class Reader:
         return self.live is not None and self.wanted is not None and same_entry(self.live, self.wanted)
 
 
-def readers(scene: Scene, declared: Declared, difference: Difference | None, changes: Mapping[Key, Change]) -> list[Reader]:
+def readers(scene: Scene, declared: Declared, difference: Difference | None, changes: Mapping[Key, Change]) -> list[EntryChange]:
     """The entries of a declared stream, live and wanted ones side by side."""
     stream = declared.key.stream_key
     said = copied_entries(declared.config)
@@ -122,13 +122,15 @@ def _without_all(filters: tuple[str, ...]) -> tuple[str, ...]:
     return () if filters == (">",) else filters
 
 
-def _reader(scene: Scene, declared: Declared, pair: tuple[Config | None, Wanted | None], changes: Mapping[Key, Change]) -> Reader:
+def _reader(
+    scene: Scene, declared: Declared, pair: tuple[Config | None, Wanted | None], changes: Mapping[Key, Change]
+) -> EntryChange:
     live, wanted = pair
     stream = declared.key.stream_key
     afresh = wanted is not None and live is not None and _left_again(live, wanted)
     entry = wanted[0] if wanted else live or {}
     target, managed = _target(scene, declared, wanted, changes) if wanted else (None, False)
-    return Reader(
+    return EntryChange(
         stream=stream,
         live=live,
         wanted=wanted[1 if afresh else 0] if wanted else None,
@@ -174,7 +176,7 @@ def _consumer_target(scene: Scene, key: Key, config: bytes) -> ConsumerTarget:
     return ConsumerTarget(key=key, config=config, level=scene.live.server.level, retention=retention)
 
 
-def _with_left_over(scene: Scene, aggregate: Key, readers: list[Reader]) -> list[Reader]:
+def _with_left_over(scene: Scene, aggregate: Key, readers: list[EntryChange]) -> list[EntryChange]:
     """The readers, each with the durable that a crash or a removed entry has left at its origin."""
     known = {key for reader in readers for key in (reader.old, reader.target.key if reader.target else None) if key}
     for key in scene.kept_durables.get(aggregate.stream_key, ()):
@@ -183,17 +185,17 @@ def _with_left_over(scene: Scene, aggregate: Key, readers: list[Reader]) -> list
         origin = key.stream_key
         place = next((number for number, one in enumerate(readers) if one.origin == origin and _has_room(one)), None)
         if place is None:
-            readers.append(Reader(stream=aggregate.stream_key, origin=origin, old=key))
+            readers.append(EntryChange(stream=aggregate.stream_key, origin=origin, old=key))
         else:
             readers[place] = replace(readers[place], old=key)
     return readers
 
 
-def _has_room(reader: Reader) -> bool:
+def _has_room(reader: EntryChange) -> bool:
     return reader.wanted is not None and reader.old == (reader.target.key if reader.target else None)
 
 
-def origin_info(scene: Scene, reader: Reader) -> Config | None:
+def origin_info(scene: Scene, reader: EntryChange) -> Config | None:
     """INFO of the stream that is copied; None while it is not known, or when it is not there."""
     if reader.origin is None:
         return None
@@ -212,12 +214,12 @@ def origin_subjects(info: Config | None) -> tuple[str, ...]:
     return tuple(listened(config, config["name"]))
 
 
-def is_placeholder(reader: Reader) -> bool:
+def is_placeholder(reader: EntryChange) -> bool:
     """Whether the live entry only keeps the place of another one."""
     return reader.live is not None and bool(detached(reader.live))
 
 
-def is_kept_on(scene: Scene, reader: Reader, key: Key) -> bool:
+def is_kept_on(scene: Scene, reader: EntryChange, key: Key) -> bool:
     """Whether a managed durable is declared still; another stream gets a name once this one reads through another durable."""
     durable = scene.desired.durables.get(key)
     if durable is None or _stood_for(reader, key):
@@ -226,18 +228,18 @@ def is_kept_on(scene: Scene, reader: Reader, key: Key) -> bool:
     return durable.aggregate.stream_key == reader.stream or not freed
 
 
-def _stood_for(reader: Reader, key: Key) -> bool:
+def _stood_for(reader: EntryChange, key: Key) -> bool:
     """Whether the entry reads through another durable in the place of this one, whose origin was made anew."""
     return reader.spoken == key and reader.target is not None and reader.target.key != key
 
 
-def is_mirrored(scene: Scene, reader: Reader) -> bool:
+def is_mirrored(scene: Scene, reader: EntryChange) -> bool:
     """Whether the entry is a mirror: a server never changes one in place."""
     seen = scene.live.streams.get(reader.stream)
     return seen is not None and reader.live is not None and "mirror" in seen.config
 
 
-def recreated(scene: Scene, reader: Reader) -> Reader:
+def recreated(scene: Scene, reader: EntryChange) -> EntryChange:
     """With another durable where the origin was made anew since it was copied from.
 
     A server takes no notice of that and skips everything up to the old position, unless the entry gets an identity that it does

@@ -24,7 +24,7 @@ from typing import Any
 
 from reconciler.model.units import SECOND
 from reconciler.sources.incidents import Incident, Trail, follow
-from reconciler.sources.look import Look, Pause, Position, pause_of
+from reconciler.sources.look import Look, Position, SeenPause, pause_of
 from reconciler.sources.symptoms import StallCause, Symptom, found, warning
 
 PATIENCE = 7 * SECOND
@@ -62,7 +62,7 @@ class SourceHealth:
     """Messages that wait in the origin."""
     silent_for: int | None = None
     """Nanoseconds since something was heard; None: never."""
-    pause: Pause | None = None
+    pause: SeenPause | None = None
     error: str = ""
     """In the server's own words."""
 
@@ -157,13 +157,13 @@ def _numbers(look: Look) -> dict[str, Any]:
     return {"copied": copied, "pending": pending, "silent_for": active if active >= 0 else None}
 
 
-def _plain(look: Look) -> tuple[SourceState, str, Pause | None] | None:
+def _plain(look: Look) -> tuple[SourceState, str, SeenPause | None] | None:
     """What is so without any judgement."""
     if look.stream.info is None:
         gone = f"{look.entrance.aggregate} is not there"
         return SourceState.UNKNOWN, gone if look.stream.gone else f"not seen: {look.stream.silence}", None
     if look.procedure:
-        return SourceState.PAUSED, f"{look.procedure} is under way", Pause(look.procedure, "")
+        return SourceState.PAUSED, f"{look.procedure} is under way", SeenPause(look.procedure, "")
     pause = pause_of(look.durable.info) if look.durable.info else None
     if pause is not None:
         until = f" until {pause.until}" if pause.until else ""
@@ -173,7 +173,7 @@ def _plain(look: Look) -> tuple[SourceState, str, Pause | None] | None:
     return None
 
 
-def _whom(pause: Pause) -> str:
+def _whom(pause: SeenPause) -> str:
     return {"manifest": "its manifest", "person": "somebody"}.get(pause.by, pause.by)
 
 

@@ -33,7 +33,7 @@ from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
 from reconciler.procedures.pause import way_to_resume
-from reconciler.sources.entries import Reader, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
+from reconciler.sources.entries import EntryChange, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.sources.migration.detach import needs_stillness
 from reconciler.sources.migration.step import durable_name, journal_of
 from reconciler.sources.overtaken import WAY_OUT, overtaken, selected, spelled
@@ -62,7 +62,7 @@ _TAKES = frozenset({Move.TAKE, Move.RENAME, Move.EXCHANGE})
 _LEAVES = frozenset({Move.LEAVE, Move.RENAME, Move.EXCHANGE})
 
 
-def move_of(scene: Scene, reader: Reader) -> Move | None:
+def move_of(scene: Scene, reader: EntryChange) -> Move | None:
     """What has to be done about an entry beyond a plain update of its stream; None for nothing."""
     keys = [key for key in (reader.old, reader.target.key if reader.target else None) if key]
     if is_placeholder(reader) or any(_under_way(scene.live.consumer(key)) for key in keys):
@@ -70,7 +70,7 @@ def move_of(scene: Scene, reader: Reader) -> Move | None:
     return _plain_move(scene, reader)
 
 
-def _plain_move(scene: Scene, reader: Reader) -> Move | None:
+def _plain_move(scene: Scene, reader: EntryChange) -> Move | None:
     if reader.live is None or reader.wanted is None:
         if reader.wanted is not None:
             return Move.ADD if reader.managed else None
@@ -91,13 +91,13 @@ def _under_way(seen: LiveConsumer | None) -> bool:
     return (seen.special and bool(journal_of(consumer))) or (bool(seen.owner) and consumer.left_paused)
 
 
-def _ours_to_drop(scene: Scene, reader: Reader) -> bool:
+def _ours_to_drop(scene: Scene, reader: EntryChange) -> bool:
     """Whether the old durable goes when nobody reads through it any more: it is ours, and nobody declares it."""
     seen = scene.live.consumer(reader.old) if reader.old else None
     return seen is not None and drops(scene, reader)
 
 
-def drops(scene: Scene, reader: Reader) -> bool:
+def drops(scene: Scene, reader: EntryChange) -> bool:
     """The same for one that may not be there yet."""
     key = reader.old
     if key is None or (reader.target and key == reader.target.key) or is_kept_on(scene, reader, key):
@@ -110,7 +110,7 @@ def drops(scene: Scene, reader: Reader) -> bool:
     return seen.named or (reader.live is not None and durable_name(reader.live) == key.name)  # else only a mark ties it to this
 
 
-def _in_place(scene: Scene, reader: Reader) -> Move | None:
+def _in_place(scene: Scene, reader: EntryChange) -> Move | None:
     """The durable stays the same one."""
     target = reader.target
     if target is None:
@@ -131,7 +131,7 @@ class Judge:
 
     scene: Scene
     aggregate: Key
-    reader: Reader
+    reader: EntryChange
     move: Move
 
     def reasons(self) -> Iterator[Reason]:

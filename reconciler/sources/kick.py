@@ -33,7 +33,7 @@ POLL = 500 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class _Memory:
     """What spares the machine a second kick."""
 
     attached_at: int = 0
@@ -61,7 +61,7 @@ class KickSource:
 
     def step(self, observation: Observation, memory: Any) -> Step:  # noqa: ANN401 - see Memory
         """The next thing to do."""
-        known: Memory = memory or Memory()
+        known: _Memory = memory or _Memory()
         if observation.failure:
             return Abort("refused", observation.failure)
         stream, durable = StreamInfo(self.key.stream_key), ConsumerInfo(self.durable)
@@ -72,7 +72,7 @@ class KickSource:
             return self._go_on(seen, through, observation.now, known)
         return Abort("missing", f"{self.durable if isinstance(seen, dict) else self.key} is gone")
 
-    def _go_on(self, seen: Mapping[str, Any], durable: Mapping[str, Any], now: int, known: Memory) -> Step:
+    def _go_on(self, seen: Mapping[str, Any], durable: Mapping[str, Any], now: int, known: _Memory) -> Step:
         config: Config = seen["config"]
         sources: list[Config] = list(config.get("sources") or ())
         entry = orjson.loads(self.entry)
@@ -83,7 +83,7 @@ class KickSource:
             return Wait(now + POLL, "the leaders stay the same", known)
         if detached(sources[at]):
             sources[at] = entry
-            return self._put(config, sources, f"attach {self.durable.name}", Memory(now))
+            return self._put(config, sources, f"attach {self.durable.name}", _Memory(now))
         if self._flows(seen, entry, durable):
             return Done(("it flows",))
         if not known.attached_at:
@@ -98,7 +98,7 @@ class KickSource:
         wanted = normal_source(entry), normal_source(placeholder(entry))
         return next((index for index, one in enumerate(sources) if normal_source(one) in wanted), None)
 
-    def _put(self, config: Config, sources: list[Config], title: str, memory: Memory) -> Do:
+    def _put(self, config: Config, sources: list[Config], title: str, memory: _Memory) -> Do:
         return Do(UpdateStream(self.key.stream_key, orjson.dumps({**config, "sources": sources})), title, memory)
 
     def _flows(self, seen: Mapping[str, Any], entry: Config, durable: Mapping[str, Any]) -> bool:

@@ -148,7 +148,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class SeenPause:
     """A durable that is held."""
 
     by: str
@@ -156,7 +156,7 @@ class Pause:
     until: str
 
 
-def pause_of(durable: Json) -> Pause | None:
+def pause_of(durable: Json) -> SeenPause | None:
     """Whether a durable is paused, and whose doing that is."""
     if durable.get("paused") is not True:
         return None
@@ -164,8 +164,8 @@ def pause_of(durable: Json) -> Pause | None:
     marker = read_marker(config.get("metadata"), mark_of(durable))
     until = units.format_time(units.parse_time(config["pause_until"])) if config.get("pause_until") else ""
     if marker.journal is not None:
-        return Pause(marker.journal.name, until)
-    return Pause("manifest" if until and marker.pause_until == until else "person", until)
+        return SeenPause(marker.journal.name, until)
+    return SeenPause("manifest" if until and marker.pause_until == until else "person", until)
 
 
 def told_of(stream: Json, entry: Entry) -> Json | None:

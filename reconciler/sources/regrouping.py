@@ -18,11 +18,11 @@ from reconciler.plan import losses
 from reconciler.plan.change import Reason
 from reconciler.plan.comparing.display import in_short
 from reconciler.plan.scene import Scene
-from reconciler.sources.entries import Reader, is_placeholder, origin_info, origin_subjects
+from reconciler.sources.entries import EntryChange, is_placeholder, origin_info, origin_subjects
 from reconciler.sources.migration.pairs import durable_key, place_of
 
 
-def regrouped(scene: Scene, readers: Sequence[Reader]) -> Iterator[Reason]:
+def regrouped(scene: Scene, readers: Sequence[EntryChange]) -> Iterator[Reason]:
     """Why subjects may not pass like this; nothing where they do not, or where somebody allowed it."""
     for giver in readers:
         takers = [one for one in readers if one is not giver and _place(one) == _place(giver)]
@@ -36,11 +36,11 @@ def regrouped(scene: Scene, readers: Sequence[Reader]) -> Iterator[Reason]:
             yield from _reason(scene, giver, sorted(set(passing)))
 
 
-def _place(reader: Reader) -> tuple[str, str]:
+def _place(reader: EntryChange) -> tuple[str, str]:
     return place_of(reader.wanted or reader.live or {"name": reader.origin})
 
 
-def _before(scene: Scene, reader: Reader) -> list[str]:
+def _before(scene: Scene, reader: EntryChange) -> list[str]:
     """What an entry copies now."""
     if reader.live is None:
         return []
@@ -53,30 +53,30 @@ def _before(scene: Scene, reader: Reader) -> list[str]:
     return _spelled(scene, reader, () if is_placeholder(reader) else copied_subjects(reader.live))
 
 
-def _after(scene: Scene, reader: Reader) -> list[str]:
+def _after(scene: Scene, reader: EntryChange) -> list[str]:
     if reader.wanted is None:
         return []
     return _spelled(scene, reader, filters_of(reader.target.wire) if reader.target else copied_subjects(reader.wanted))
 
 
-def _anew(scene: Scene, reader: Reader) -> list[str]:
+def _anew(scene: Scene, reader: EntryChange) -> list[str]:
     """What an entry copies that it did not copy so far."""
     before = _before(scene, reader)
     return [one for one in _after(scene, reader) if not covered(one, before)]
 
 
-def _spelled(scene: Scene, reader: Reader, filters: Iterable[str]) -> list[str]:
+def _spelled(scene: Scene, reader: EntryChange, filters: Iterable[str]) -> list[str]:
     """Filters, with what everything means spelled out."""
     own = [one for one in filters if one != EVERYTHING and not is_unused(one)]
     return own or list(origin_subjects(origin_info(scene, reader))) or [EVERYTHING]
 
 
-def _retention(scene: Scene, reader: Reader) -> str:
+def _retention(scene: Scene, reader: EntryChange) -> str:
     info = origin_info(scene, reader)
     return str(info["config"].get("retention", "limits")) if info else "limits"
 
 
-def _reason(scene: Scene, giver: Reader, passing: list[str]) -> Iterator[Reason]:
+def _reason(scene: Scene, giver: EntryChange, passing: list[str]) -> Iterator[Reason]:
     retention = _retention(scene, giver)
     what = f"{in_short(passing)} of {giver.origin or 'an imported stream'} would pass from one entry to another"
     if retention == "workqueue":

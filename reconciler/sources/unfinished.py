@@ -20,7 +20,7 @@ from reconciler.plan.change import Action, Change
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.move_subject import StreamTarget
-from reconciler.sources.entries import Reader
+from reconciler.sources.entries import EntryChange
 from reconciler.sources.migration.migrate import MigrateSource, Slot
 from reconciler.sources.migration.pairs import durable_key
 from reconciler.sources.migration.step import ENTRY, durable_name, journal_of
@@ -29,7 +29,7 @@ _NOT_EVEN_THIS = frozenset({"unknown", "no-such-stream"})
 """Codes of reasons that speak against this as well."""
 
 
-def settled(scene: Scene, change: Change, seen: LiveStream, begun: Iterable[tuple[Reader, Slot]]) -> Change | None:
+def settled(scene: Scene, change: Change, seen: LiveStream, begun: Iterable[tuple[EntryChange, Slot]]) -> Change | None:
     """The change that brings them to rest, and says what is blocked afterwards; None where nothing can be done."""
     if any(reason.code in _NOT_EVEN_THIS for reason in change.reasons):
         return None
@@ -53,7 +53,7 @@ def settled(scene: Scene, change: Change, seen: LiveStream, begun: Iterable[tupl
     )
 
 
-def _as_it_is(scene: Scene, reader: Reader, slot: Slot) -> Slot | None:
+def _as_it_is(scene: Scene, reader: EntryChange, slot: Slot) -> Slot | None:
     """A slot whose end is the live entry; None where none is under way, or only its end says what the entry has to be."""
     keys = dict.fromkeys(key for key in (reader.old, reader.target.key if reader.target else None) if key)
     begun = [key for key in keys if _under_way(scene, key)]
@@ -73,7 +73,7 @@ def _as_it_is(scene: Scene, reader: Reader, slot: Slot) -> Slot | None:
     return replace(slot, before=entry, after=entry, said=b"", durable=durable, old=others[0] if others else None, drop_old=False)
 
 
-def _attached(scene: Scene, reader: Reader, slot: Slot) -> Slot | None:
+def _attached(scene: Scene, reader: EntryChange, slot: Slot) -> Slot | None:
     """A slot whose end is the entry that a placeholder stands for, as far as the durable's journal tells."""
     key = durable_key(reader.live or {}, reader.stream)
     seen = scene.live.consumer(key) if key else None

@@ -13,11 +13,11 @@ from reconciler.model.normal import EVERYTHING
 from reconciler.plan.comparing.display import in_short
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import DEFAULT_DEADLINE
-from reconciler.sources.entries import Reader, origin_info
+from reconciler.sources.entries import EntryChange, origin_info
 from reconciler.sources.judge import HANDS_OVER, Move
 
 
-def steps(reader: Reader, move: Move, retention: str) -> tuple[str, ...]:
+def steps(reader: EntryChange, move: Move, retention: str) -> tuple[str, ...]:
     """What will be done, for people."""
     origin, new = str(reader.origin), reader.new_name
     old = reader.old.name if reader.old else reader.old_name
@@ -44,12 +44,12 @@ def steps(reader: Reader, move: Move, retention: str) -> tuple[str, ...]:
     }[move]
 
 
-def _making(reader: Reader) -> str:
+def _making(reader: EntryChange) -> str:
     filters = [one for one in filters_of(reader.target.wire) if one != EVERYTHING] if reader.target else []
     return f"create {reader.new_name}{f' for {in_short(filters)}' if filters else ''}"
 
 
-def _from(reader: Reader) -> str:
+def _from(reader: EntryChange) -> str:
     """Where a durable begins that begins by itself."""
     config = reader.target.wire if reader.target else {}
     if config.get("opt_start_seq"):
@@ -57,7 +57,7 @@ def _from(reader: Reader) -> str:
     return f", from {config['opt_start_time']} on" if config.get("opt_start_time") else ""
 
 
-def point_of_no_return(reader: Reader, move: Move, retention: str) -> str:
+def point_of_no_return(reader: EntryChange, move: Move, retention: str) -> str:
     """From which step on it can only go on; empty where nothing has to be taken back."""
     old = reader.old.name if reader.old else reader.old_name
     if retention == "workqueue" and move in (Move.LEAVE, Move.RENAME):
@@ -70,7 +70,7 @@ def point_of_no_return(reader: Reader, move: Move, retention: str) -> str:
     }.get(move, "")
 
 
-def warnings(scene: Scene, reader: Reader, move: Move) -> Iterator[str]:
+def warnings(scene: Scene, reader: EntryChange, move: Move) -> Iterator[str]:
     """Limits of the origin that may remove messages while nothing is copied."""
     info = origin_info(scene, reader) if move in HANDS_OVER else None
     if info is None:

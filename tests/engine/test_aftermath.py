@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engine.daemon.aftermath import Aftermath
 from reconciler.engine.daemon.assembly import make_state
-from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import EVERY_STREAM
 from reconciler.observe.metrics import Metrics
@@ -26,7 +26,7 @@ CASES: dict[str, Callable[[Aftermath], None]] = {
 }
 
 
-def _state() -> State:
+def _state() -> DaemonState:
     board = Board(lambda: NOW, Process(pid=7, host="box", version="1", owner="default"))
     return make_state(DaemonOptions(), lambda _: Rules(), telemetry_of(Metrics(), Sink()), board)
 

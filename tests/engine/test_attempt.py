@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.engine.apply.attempt import SingleRequests
 from reconciler.engine.planning import Planned
-from reconciler.engine.writing.judging import Planned as Judging
+from reconciler.engine.writing.judging import PlannedJudge as Judging
 from reconciler.errors import Moved
 from reconciler.plan.scene import Scene
 from reconciler.procedures.requests import UpdateConsumer

@@ -10,7 +10,7 @@ import pytest
 from reconciler.engine.apply.outcome import result_of
 from reconciler.engine.daemon.due import divide
 from reconciler.engine.daemon.fights import TIMES
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.errors import ApiError
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, Reason
@@ -27,20 +27,20 @@ def test_what_nothing_is_in_the_way_of_is_tried_now(change: Change) -> None:
     assert divide(state_of(), [change], ()) == ([change], {})
 
 
-def fought_over(state: State) -> None:
+def fought_over(state: DaemonState) -> None:
     for _ in range(TIMES + 1):
         state.agenda.drifted(A, (THEIRS,))
 
 
-def refused(state: State) -> None:
+def refused(state: DaemonState) -> None:
     state.refused = (Reason("mass-change", "too much"),)
 
 
-def failed(state: State) -> None:
+def failed(state: DaemonState) -> None:
     state.agenda.ended(DRIFT, result_of(ApiError(400, 10012, "no")))
 
 
-CASES: dict[str, tuple[Callable[[State], object], Change]] = {
+CASES: dict[str, tuple[Callable[[DaemonState], object], Change]] = {
     "is blocked": (lambda _: None, DRIFT.blocked(Reason("data-loss", "it would be lost"))),
     "is left as it is: follower": (lambda state: setattr(state, "leading", False), DRIFT),
     "is left as it is: another server": (lambda state: setattr(state, "trusted", False), DRIFT),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.engine.memory import Recollection
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import Live, LiveConsumer, Patch
-from reconciler.plan.change import NO_MEMORY, Memory
+from reconciler.plan.change import NO_MEMORY, Remembered
 from tests.support.values.build import NOW, OLD, consumer, consumer_info, live, marked, stream, stream_info
 
 ORDERS = stream("ORDERS")
@@ -53,7 +53,7 @@ def _lives(draw: st.DrawFn) -> Live:
     return live(*infos, unknown=unknown)
 
 
-def _remembered(memory: Memory, seen: Live) -> Memory:
+def _remembered(memory: Remembered, seen: Live) -> Remembered:
     """The memory after this snapshot, made anew from all of it; of what did not answer, the old memory stays."""
     owned = {key: spec for key, spec in memory.owned.items() if seen.why_unknown(key)}
     created = {**memory.created, **{key: found.info["created"] for key, found in seen.streams.items()}}
@@ -64,7 +64,7 @@ def _remembered(memory: Memory, seen: Live) -> Memory:
             if found.owner == "default":
                 key, info = Key("Consumer", name, stream_key.name, stream_key.domain), found.info
                 owned[key], created[key], floors[key] = found.spec, info["created"], info["ack_floor"]["stream_seq"]
-    return Memory(owned, floors, created)
+    return Remembered(owned, floors, created)
 
 
 @given(st.lists(st.tuples(_lives(), st.booleans()), min_size=1, max_size=5))

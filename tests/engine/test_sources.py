@@ -15,8 +15,8 @@ from reconciler.engine.apply.procedures import Supervisor
 from reconciler.engine.daemon.aftermath import Aftermath
 from reconciler.engine.daemon.assembly import make_state, tracked_ports
 from reconciler.engine.daemon.keeper import Running
-from reconciler.engine.daemon.state import DaemonOptions, State
-from reconciler.engine.sources.watch import Sources
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
+from reconciler.engine.sources.watch import SourcesWatch
 from reconciler.errors import NoResponders
 from reconciler.model import units
 from reconciler.model.identity import Key
@@ -40,8 +40,8 @@ BOUND = {"push_bound": True}
 class World:
     """A server, the time, the lease, and what a keeper was given to do."""
 
-    state: State = field(init=False)
-    sources: Sources = field(init=False)
+    state: DaemonState = field(init=False)
+    sources: SourcesWatch = field(init=False)
     lines: Lines = field(default_factory=Lines)
     seconds: float = 1000.0
     active: int = 10**8
@@ -61,7 +61,7 @@ class World:
         self.state.board.connection(True, "nats://box")
         self.state.live = build.live()
         self.declare(build.stream("A", SPEC), DURABLE)
-        self.sources = Sources(
+        self.sources = SourcesWatch(
             self.state, replace(tracked_ports(self.state, self, self, self, lambda _: nullcontext()), clock=self)
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.engine.daemon.assembly import make_state
-from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
 from reconciler.engine.planning import wanted_by
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key, Location
@@ -33,7 +33,7 @@ def everything() -> Desired:
     return with_durables(desired(stream("A", {"sources": [MANAGED, FAR, IMPORTED, PLAIN]})), "default")
 
 
-def state_of(declared: Desired) -> State:
+def state_of(declared: Desired) -> DaemonState:
     board = Board(lambda: NOW, Process(pid=7, host="box", version="1", owner="default"))
     state = make_state(DaemonOptions(), lambda _: Rules(), telemetry_of(Metrics(), Sink()), board)
     state.declared = declared

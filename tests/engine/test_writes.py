@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from reconciler.engine.ports import Ports
-from reconciler.engine.writing.judging import Given
+from reconciler.engine.writing.judging import StepJudge
 from reconciler.engine.writing.throttle import Throttle
 from reconciler.engine.writing.turns import Rank
 from reconciler.engine.writing.writes import Order, Writes
@@ -273,7 +273,7 @@ async def test_a_step_is_sent_while_what_it_was_computed_from_stands(given: Any,
     consumer = Key("Consumer", "c", "S")
     state = {"delivered": {"consumer_seq": 5, "stream_seq": 5}, "ack_floor": {"consumer_seq": 5, "stream_seq": 5}}
     before = {"created": "then", "config": {"filter_subject": "s.a"}, **state, **given}
-    judge = Given(Desk(fact={**before, **now}), {ConsumerInfo(consumer): before})  # type: ignore[arg-type]  # it only reads
+    judge = StepJudge(Desk(fact={**before, **now}), {ConsumerInfo(consumer): before})  # type: ignore[arg-type]  # it only reads
     write = ResetConsumer(consumer, 6)
     if stands:
         assert await judge.judged(write) is write

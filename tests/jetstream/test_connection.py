@@ -14,7 +14,7 @@ from reconciler.errors import AccessDenied, NoAnswer, NoResponders, NotSent, Unr
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.transport.connection import Connection
 from reconciler.jetstream.transport.settings import ConnectionSettings
-from reconciler.jetstream.transport.subscription import Message
+from reconciler.jetstream.transport.subscription import ReceivedMessage
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import eventually
 from tests.support.cluster.servers import Cluster
@@ -58,7 +58,7 @@ async def test_no_responders_is_not_a_timeout(connection: Connection) -> None:
 
 
 async def test_a_silent_responder_is_no_answer_after_the_timeout(connection: Connection) -> None:
-    async def ignore(_: Message) -> None: ...
+    async def ignore(_: ReceivedMessage) -> None: ...
 
     await connection.subscribe("silent", ignore)
     with pytest.raises(NoAnswer, match=r"silent: no answer within 0\.2s"):
@@ -74,7 +74,7 @@ async def test_an_answer_that_came_while_the_process_was_busy_counts(connection:
 
 
 async def test_many_requests_in_flight_find_their_own_answers(connection: Connection) -> None:
-    async def echo(message: Message) -> None:
+    async def echo(message: ReceivedMessage) -> None:
         await responder.publish(message.reply, message.data)
 
     responder = await nats.connect(connection.settings.servers[0])
@@ -107,7 +107,7 @@ async def test_who_may_not_receive_answers_is_told_when_connecting(tmp_path: Pat
 
 
 async def test_a_refused_subscription_is_marked(tmp_path: Path, connect: Connect) -> None:
-    async def ignore(_: Message) -> None: ...
+    async def ignore(_: ReceivedMessage) -> None: ...
 
     with Server(tmp_path / "s", config=LIMITED) as server:
         connection = await connect(server.url, user="limited", password="pw")
@@ -177,7 +177,7 @@ async def test_comes_back_with_its_subscriptions_and_tells(server: Server, conne
     states: list[bool] = []
     seen: list[bytes] = []
 
-    async def note(message: Message) -> None:
+    async def note(message: ReceivedMessage) -> None:
         seen.append(message.data)
 
     connection.on_state_change(states.append)
@@ -211,7 +211,7 @@ async def test_a_closed_connection_sends_nothing(server: Server) -> None:
 async def test_a_slow_handler_is_counted_not_silent(connection: Connection) -> None:
     gate = asyncio.Event()
 
-    async def slow(_: Message) -> None:
+    async def slow(_: ReceivedMessage) -> None:
         await gate.wait()
 
     subscription = await connection.subscribe("flood", slow, pending_bytes=1000)

@@ -17,7 +17,7 @@ from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.transport.connection import Connection
 from reconciler.jetstream.transport.dial import dial
 from reconciler.jetstream.transport.settings import ConnectionSettings
-from reconciler.jetstream.transport.subscription import Message
+from reconciler.jetstream.transport.subscription import ReceivedMessage
 from tests.support.account.connecting import Connect
 from tests.support.account.wire import Wire, eventually
 from tests.support.cluster.servers import free_ports
@@ -50,7 +50,7 @@ async def test_a_server_that_is_away_at_the_start_is_waited_for(server: Server) 
     states: list[bool] = []
     heard: list[bytes] = []
 
-    async def note(message: Message) -> None:
+    async def note(message: ReceivedMessage) -> None:
         heard.append(message.data)
 
     async with started(url) as connection:

@@ -18,7 +18,7 @@ from reconciler.jetstream.hearing.hints import AuditMode, Limits
 from reconciler.jetstream.writer import JetStreamWriter
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.plan.permissions import Mode, Place, permissions
+from reconciler.plan.permissions import AccountNames, PermissionMode, permissions
 from reconciler.procedures.requests import (
     CreateConsumer,
     CreateStream,
@@ -237,7 +237,7 @@ async def _every_change(wire: Wire) -> None:
 
 
 async def test_the_permissions_for_a_daemon_are_enough_to_hear_everything_and_none_can_be_left_out(tmp_path: Path) -> None:
-    grants = permissions(Desired({}), frozenset({Mode.DAEMON}), Place(lease_bucket="b")).subscribe
+    grants = permissions(Desired({}), frozenset({PermissionMode.DAEMON}), AccountNames(lease_bucket="b")).subscribe
     subjects = [grant.subject for grant in grants if "ADVISORY" in grant.subject]
     users = ['{ user: admin, password: "pw" }']
     for number in range(len(subjects) + 1):

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from reconciler.manifests.files.generated import INDEX_KIND, HeldBack, Selection, index_files, select
-from reconciler.manifests.files.parse import Loaded, Parser
+from reconciler.manifests.files.parse import ParsedFiles, Parser
 from reconciler.manifests.files.source import collect
 
 
@@ -129,7 +129,7 @@ def test_only_what_a_generation_changed_is_parsed(tree: Generated) -> None:
     tree.parser.parse(first.files, "value")
     tree.worker("p/3f/worker-0.yaml", "b")
     tree.index("p", "p", "3f/worker-0.yaml", "a0/worker-1.yaml", generation=2)
-    second: Loaded[object] = tree.parser.parse(tree.select().files, "value")
+    second: ParsedFiles[object] = tree.parser.parse(tree.select().files, "value")
     assert second.parsed == 2
 
 
@@ -196,5 +196,5 @@ def test_an_index_that_says_nothing_is_an_error(tree: Generated, text: str) -> N
 def test_an_index_that_cannot_be_parsed_is_an_error_of_the_whole_load(tree: Generated) -> None:
     (tree.root / "p/_index.yaml").write_text("kind: AssignmentIndex\nspec: [\n")
     selection = tree.select()
-    compiled: Loaded[object] = tree.parser.parse(selection.files, "value")
+    compiled: ParsedFiles[object] = tree.parser.parse(selection.files, "value")
     assert [problem.code for problem in (*selection.problems, *compiled.problems)] == ["bad-index", "yaml-syntax"]

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.errors import InvalidInput, Problem, ReconcilerError
 from reconciler.manifests.files import parse, processes
-from reconciler.manifests.files.parse import Loaded, Parser
+from reconciler.manifests.files.parse import ParsedFiles, Parser
 from reconciler.manifests.files.source import SourceFile, collect
 from reconciler.manifests.syntax.document import Document, Text
 
@@ -49,7 +49,7 @@ class Tree:
         """What a walk finds."""
         return collect([str(self.root)]).files
 
-    def run(self, context: object = None, *, full: bool = False) -> Loaded[tuple[object, str, int, object]]:
+    def run(self, context: object = None, *, full: bool = False) -> ParsedFiles[tuple[object, str, int, object]]:
         """One pass."""
         files = self.files()
         self.parser.refresh(files, full=full)
@@ -251,10 +251,10 @@ def test_processes_make_no_difference(tmp_path: Path, monkeypatch: pytest.Monkey
     files = tree.files()
     assert sum(file.signature[1] for file in files) > parse._POOL_FROM_BYTES
     monkeypatch.setattr(parse, "compile_here", lambda *_: pytest.fail("not spread over processes"))
-    apart: Loaded[object] = Parser(getattr).parse(files, "location")
+    apart: ParsedFiles[object] = Parser(getattr).parse(files, "location")
     monkeypatch.undo()
     monkeypatch.setattr(parse, "_POOL_FROM_BYTES", 2**40)
-    here: Loaded[object] = Parser(getattr).parse(files, "location")
+    here: ParsedFiles[object] = Parser(getattr).parse(files, "location")
     assert apart == here
     assert len(here.results) == 3 * 398 + 1
     assert [problem.code for problem in here.problems] == ["ambiguous-scalar", "yaml-syntax"] * 3
@@ -285,7 +285,7 @@ def test_a_process_that_is_killed_is_an_error_for_the_user(tmp_path: Path, monke
 
 def test_standard_input_is_parsed_like_a_file() -> None:
     files = collect(["-"], stdin=b"a: 1\n---\na: no\n").files
-    compiled: Loaded[object] = Parser(getattr).parse(files, "value")
+    compiled: ParsedFiles[object] = Parser(getattr).parse(files, "value")
     assert compiled.results == ({"a": 1},)
     assert [str(problem).partition(" ")[0] for problem in compiled.problems] == ["<stdin>:3:4:"]
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from reconciler.partitions.planning.columns import sums
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Rules, Workers
-from reconciler.partitions.planning.planner import CapExceeded, Plan, plan_locally
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, PlanningRules, Workers
+from reconciler.partitions.planning.planner import CapExceeded, PartitionPlan, plan_locally
 from tests.support.partitions.pools import UNIT, shuffled
 
 EXAMPLES = 100
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[Items, Workers, Rules, pa.Array | None]:
+def problems(draw: st.DrawFn) -> tuple[Items, Workers, PlanningRules, pa.Array | None]:
     """Tables as odd as they may be."""
     zones = draw(st.sampled_from(["ignore", "ignore", "hard", "soft"]))
     number = draw(st.integers(1, 8))
@@ -50,12 +50,12 @@ def problems(draw: st.DrawFn) -> tuple[Items, Workers, Rules, pa.Array | None]:
     elif zones != "hard" and draw(st.booleans()):
         pin = np.array(draw(st.lists(st.sampled_from([-1, -1, -1, *active]), min_size=count, max_size=count)), dtype=np.int32)
     trigger = draw(st.sampled_from([100_000, 50_000, 0]))
-    rules = Rules(trigger, min(trigger, 50_000), draw(st.booleans()), None, zones)
+    rules = PlanningRules(trigger, min(trigger, 50_000), draw(st.booleans()), None, zones)
     keys = Keys([f"s.{row}" for row in range(count)])
     return Items(keys, weights, np.ones(count, dtype=np.int64), home, pin, zone), around, rules, unit
 
 
-def planned(problem: tuple[Items, Workers, Rules, pa.Array | None]) -> Plan | None:
+def planned(problem: tuple[Items, Workers, PlanningRules, pa.Array | None]) -> PartitionPlan | None:
     """The plan, which checks itself; None when there is no room."""
     try:
         return plan_locally(*problem)
@@ -66,7 +66,7 @@ def planned(problem: tuple[Items, Workers, Rules, pa.Array | None]) -> Plan | No
 
 @settings(max_examples=EXAMPLES)
 @given(problems())
-def test_every_plan_keeps_every_rule(problem: tuple[Items, Workers, Rules, pa.Array | None]) -> None:
+def test_every_plan_keeps_every_rule(problem: tuple[Items, Workers, PlanningRules, pa.Array | None]) -> None:
     partitions, around, _, unit = problem
     plan = planned(problem)
     if plan is None:
@@ -84,7 +84,7 @@ def test_every_plan_keeps_every_rule(problem: tuple[Items, Workers, Rules, pa.Ar
 
 @settings(max_examples=EXAMPLES)
 @given(problems())
-def test_planned_again_nothing_moves(problem: tuple[Items, Workers, Rules, pa.Array | None]) -> None:
+def test_planned_again_nothing_moves(problem: tuple[Items, Workers, PlanningRules, pa.Array | None]) -> None:
     partitions, around, rules, unit = problem
     plan = planned(problem)
     if plan is None:
@@ -96,7 +96,7 @@ def test_planned_again_nothing_moves(problem: tuple[Items, Workers, Rules, pa.Ar
 
 @settings(max_examples=EXAMPLES)
 @given(problems(), st.randoms(use_true_random=False))
-def test_the_order_of_rows_means_nothing(problem: tuple[Items, Workers, Rules, pa.Array | None], random: object) -> None:
+def test_the_order_of_rows_means_nothing(problem: tuple[Items, Workers, PlanningRules, pa.Array | None], random: object) -> None:
     partitions, around, rules, unit = problem
     plan = planned(problem)
     order = np.arange(len(partitions), dtype=np.int64)
@@ -111,7 +111,9 @@ def test_the_order_of_rows_means_nothing(problem: tuple[Items, Workers, Rules, p
 
 @settings(max_examples=EXAMPLES)
 @given(problems())
-def test_a_reason_is_given_for_every_move_and_for_nothing_else(problem: tuple[Items, Workers, Rules, pa.Array | None]) -> None:
+def test_a_reason_is_given_for_every_move_and_for_nothing_else(
+    problem: tuple[Items, Workers, PlanningRules, pa.Array | None],
+) -> None:
     partitions = problem[0]
     plan = planned(problem)
     if plan is not None:
@@ -120,11 +122,11 @@ def test_a_reason_is_given_for_every_move_and_for_nothing_else(problem: tuple[It
 
 @settings(max_examples=EXAMPLES)
 @given(problems(), st.integers(0, 10**8))
-def test_a_budget_is_kept(problem: tuple[Items, Workers, Rules, pa.Array | None], budget: int) -> None:
+def test_a_budget_is_kept(problem: tuple[Items, Workers, PlanningRules, pa.Array | None], budget: int) -> None:
     partitions, around, rules, unit = problem
     if unit is not None or rules.zones != "ignore" or not len(partitions):
         return
-    calm = Rules(100_000, 50_000, fill=False, budget=0, shed=False)
+    calm = PlanningRules(100_000, 50_000, fill=False, budget=0, shed=False)
     try:
         least = plan_locally(partitions, around, calm)
         plan = plan_locally(partitions, around, replace(rules, budget=budget))
@@ -134,7 +136,7 @@ def test_a_budget_is_kept(problem: tuple[Items, Workers, Rules, pa.Array | None]
     assert moved(partitions, plan) <= max(inevitable, budget) + int(partitions.weight.max())
 
 
-def moved(partitions: Items, plan: Plan) -> int:
+def moved(partitions: Items, plan: PartitionPlan) -> int:
     """The weight that is elsewhere than before."""
     return int(partitions.weight[(plan.place != partitions.home) & (partitions.home != NEW)].sum())
 
@@ -155,7 +157,7 @@ def test_small_partitions_move_hardly_more_than_they_must(weights: list[int], be
         tuple(rank >= before for rank in range(before + more)),
     )
     start = Items(keys, whole, np.ones(count, dtype=np.int64), (np.arange(count) % before).astype(np.int32), nowhere, nowhere)
-    plan = plan_locally(start, around, Rules(100_000, 50_000, fill=True))
+    plan = plan_locally(start, around, PlanningRules(100_000, 50_000, fill=True))
     load = sums(whole, plan.place, before + more)
     assert load.max() <= 1.1 * load.mean() + 1
     assert plan.bounds.moved <= moved(start, plan) <= 1.05 * plan.bounds.moved + 2 * 50 * UNIT

@@ -11,7 +11,7 @@ import pytest
 from reconciler.partitions.planning.columns import sums
 from reconciler.partitions.planning.keys import Keys, xxhash64
 from reconciler.partitions.planning.levels import find_giants
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Rules, Workers
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, PlanningRules, Workers
 from reconciler.partitions.planning.planner import plan_locally
 from reconciler.partitions.planning.quotas import pour, quotas, skim
 from tests.support.partitions.pools import RULES, UNIT, fresh, items, quality, resized, workers
@@ -110,11 +110,11 @@ def test_soft_zones_are_left_only_by_what_they_cannot_hold() -> None:
     zone = np.where(np.arange(count) < 300, 0, 1).astype(np.int32)
     given = Items(base.keys, base.weight, base.filters, base.home, base.pin, zone)
     around = Workers(tuple("abcd"), (UNIT,) * 4, (10**6,) * 4, (True,) * 4, (0, 0, 1, 1), (False,) * 4)
-    plan = plan_locally(given, around, Rules(100_000, 50_000, fill=True, zones="soft"))
+    plan = plan_locally(given, around, PlanningRules(100_000, 50_000, fill=True, zones="soft"))
     at = np.array(around.zone)[plan.place]
     assert int((at != zone).sum()) == 90
     assert quality(given, around, plan).most <= 1.06
-    hard = plan_locally(given, around, Rules(100_000, 50_000, fill=True, zones="hard"))
+    hard = plan_locally(given, around, PlanningRules(100_000, 50_000, fill=True, zones="hard"))
     assert (np.array(around.zone)[hard.place] == zone).all()
 
 
@@ -135,7 +135,7 @@ def test_a_draining_worker_over_its_cap_gives_up_the_rest_whatever_the_budget() 
 
 def test_fill_new_shed_leaves_new_workers_to_what_others_have_too_much_of() -> None:
     given, around = resized(EQUAL_2K, 25, 26)
-    plan = plan_locally(given, around, Rules(100_000, 50_000, fill=False))
+    plan = plan_locally(given, around, PlanningRules(100_000, 50_000, fill=False))
     assert quality(given, around, plan).moved == 0
 
 

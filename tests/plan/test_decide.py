@@ -9,7 +9,7 @@ import pytest
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import Intent, State
 from reconciler.model.seen.live import Live
-from reconciler.plan.change import Action, Cause, Change, Memory, Plan, Rules
+from reconciler.plan.change import Action, Cause, Change, Plan, Remembered, Rules
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan
 
@@ -89,13 +89,13 @@ def test_a_tombstone_is_no_permission_to_delete_what_belongs_to_another_owner() 
 
 
 def test_a_marker_wiped_in_this_process_is_repaired_without_asking() -> None:
-    memory = Memory(owned={ORDERS.key: ORDERS.digest})
+    memory = Remembered(owned={ORDERS.key: ORDERS.digest})
     change = _only(plan(desired(ORDERS), live(stream_info(ORDERS.config)), RULES, memory))
     assert (change.action, change.cause, change.fields) == (Action.UPDATE, Cause.DRIFT, ())
 
 
 def test_another_resource_under_the_name_of_ours_is_not_ours() -> None:
-    memory = Memory(owned={ORDERS.key: ORDERS.digest}, created={ORDERS.key: "2025-01-01T00:00:00Z"})
+    memory = Remembered(owned={ORDERS.key: ORDERS.digest}, created={ORDERS.key: "2025-01-01T00:00:00Z"})
     change = _only(plan(desired(ORDERS), live(stream_info(ORDERS.config)), RULES, memory))
     assert change.reasons[0].code == "not-owned"
 

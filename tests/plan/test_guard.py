@@ -11,8 +11,8 @@ from reconciler.model.identity import Key
 from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker
 from reconciler.model.units import format_time
-from reconciler.plan import guard
-from reconciler.plan.change import Action, Change, Mass, Memory, Plan, Rules
+from reconciler.plan.bounds import guard
+from reconciler.plan.change import Action, Change, Mass, Plan, Remembered, Rules
 from reconciler.procedures.requests import Absent, Message, NextMessage
 from tests.support.values.build import NOW, consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan
@@ -131,7 +131,7 @@ def test_what_is_wanted_counts_though_most_of_it_is_blocked() -> None:
 def test_what_was_wanted_a_moment_ago_is_counted_with_it_also_where_it_has_gone() -> None:
     fewer = desired(*MANY[:12]), live(*_live_many()[:16])
     assert _codes(plan(*fewer, SYNC)) == []
-    before = Memory(wanted={Mass.REMOVED: {one.key for one in MANY[14:]}})
+    before = Remembered(wanted={Mass.REMOVED: {one.key for one in MANY[14:]}})
     refused = plan(*fewer, SYNC, before)
     assert (
         "4 of 20 owned resources would be deleted or recreated, with those of the last hour 8 (40 %" in refused.refused[0].message

@@ -12,7 +12,7 @@ from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker, read_marker
 from reconciler.model.residue import Residue
 from reconciler.model.seen.live import Live
-from reconciler.plan.change import Action, Change, Memory, Plan, Rules
+from reconciler.plan.change import Action, Change, Plan, Remembered, Rules
 from reconciler.procedures.holds import hold_key
 from reconciler.procedures.requests import Absent, Message, NextMessage, StreamInfo, Unanswered
 from tests.support.values.build import OLD, consumer, consumer_info, desired, live, marked, stream, stream_info
@@ -147,7 +147,7 @@ def test_a_hold_left_beside_the_finished_consumer_is_taken_away() -> None:
 
 
 def test_a_consumer_seen_before_is_restored_behind_its_floor() -> None:
-    memory = Memory(owned={ONE.key: ONE.digest}, floors={ONE.key: 40}, created={ORDERS.key: OLD})
+    memory = Remembered(owned={ONE.key: ONE.digest}, floors={ONE.key: 40}, created={ORDERS.key: OLD})
     change = _one(plan(desired(ORDERS, ONE), live(stream_info(marked(ORDERS))), Rules(), memory))
     assert change.procedure is not None
     assert change.procedure.name == "restore-consumer"

@@ -17,7 +17,7 @@ from reconciler.model.identity import Key
 from reconciler.model.kinds.common import Intent, State
 from reconciler.model.marker import Journal, Marker
 from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Patch
-from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Memory, Plan, Rules
+from reconciler.plan.change import NO_MEMORY, Action, Cause, Change, Plan, Remembered, Rules
 from reconciler.procedures.move_subject import MoveSubject
 from reconciler.procedures.requests import Absent, Fact, Message, NextMessage, Read, Unanswered
 from tests.support.choice import examples
@@ -106,7 +106,7 @@ def _readers(draw: st.DrawFn, name: str) -> tuple[list[Declared], list[dict[str,
 
 
 @st.composite
-def _worlds(draw: st.DrawFn) -> tuple[Desired, Live, Memory]:
+def _worlds(draw: st.DrawFn) -> tuple[Desired, Live, Remembered]:
     declared, infos = draw(_streams())
     there = [info["config"]["name"] for info in infos]
     for name in STREAMS:
@@ -118,7 +118,7 @@ def _worlds(draw: st.DrawFn) -> tuple[Desired, Live, Memory]:
     unknown = draw(_mostly({}, {Key("Stream", "A"): "silent"}, {Key("Consumer", "x", "B"): "silent"}))
     owned = {entry.key: "spec" for entry in declared if draw(st.booleans())}
     floors = {entry.key: 2 for entry in declared if draw(st.booleans())}
-    memory = Memory(owned, floors, {Key("Stream", name): OLD for name in STREAMS})
+    memory = Remembered(owned, floors, {Key("Stream", name): OLD for name in STREAMS})
     return desired(*declared), live(*infos, unknown=unknown), memory
 
 
@@ -141,7 +141,7 @@ SCOPES = st.frozensets(
 @settings(max_examples=examples(200))
 @given(_worlds(), RULES, SCOPES, st.booleans(), st.data())
 def test_it_is_a_part_of_the_plan_of_everything(
-    world: tuple[Desired, Live, Memory], rules: Rules, scope: frozenset[Key], answered: bool, data: st.DataObject
+    world: tuple[Desired, Live, Remembered], rules: Rules, scope: frozenset[Key], answered: bool, data: st.DataObject
 ) -> None:
     wanted, state, memory = world
     if answered:

@@ -8,7 +8,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.render.graph.layout import Box, Layout, Link, Path, Place, layout
+from reconciler.render.graph.layout import Box, Connector, Layout, Path, Rectangle, layout
 from reconciler.render.graph.ranks import components, ranks
 from reconciler.render.graph.tops import isotonic
 
@@ -17,18 +17,19 @@ STEPS = 24
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[list[Box], list[Link]]:
+def graphs(draw: st.DrawFn) -> tuple[list[Box], list[Connector]]:
     count = draw(st.integers(1, 14))
     sizes = st.floats(20, 200)
     boxes = [Box(draw(sizes), draw(sizes) / 3, draw(st.integers(0, 2))) for _ in range(count)]
     ends = st.integers(0, count - 1)
     links = [
-        Link(draw(ends), draw(ends), draw(st.floats(0, 150)), draw(st.integers(0, 3))) for _ in range(draw(st.integers(0, 20)))
+        Connector(draw(ends), draw(ends), draw(st.floats(0, 150)), draw(st.integers(0, 3)))
+        for _ in range(draw(st.integers(0, 20)))
     ]
     return boxes, links
 
 
-def overlap(one: Place, other: Place) -> bool:
+def overlap(one: Rectangle, other: Rectangle) -> bool:
     across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
     down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
     return across > SLACK and down > SLACK
@@ -50,11 +51,11 @@ def points(path: Path) -> list[tuple[float, float]]:
     return found
 
 
-def within(point: tuple[float, float], place: Place) -> bool:
+def within(point: tuple[float, float], place: Rectangle) -> bool:
     return SLACK < point[0] - place.x < place.width - SLACK and SLACK < point[1] - place.y < place.height - SLACK
 
 
-def arrives(found: Layout, number: int, link: Link) -> None:
+def arrives(found: Layout, number: int, link: Connector) -> None:
     """A link begins at an edge of its origin and ends at one of its target."""
     path = found.paths[number]
     for (x, y), box in ((path.knots[0], found.boxes[link.origin]), (path.knots[-1], found.boxes[link.target])):
@@ -66,7 +67,7 @@ def arrives(found: Layout, number: int, link: Link) -> None:
 
 
 @given(graphs())
-def test_no_box_overlaps_another_and_no_link_crosses_a_box(graph: tuple[list[Box], list[Link]]) -> None:
+def test_no_box_overlaps_another_and_no_link_crosses_a_box(graph: tuple[list[Box], list[Connector]]) -> None:
     boxes, links = graph
     found = layout(boxes, links, framed=True)
     assert set(found.boxes) == set(range(len(boxes)))
@@ -82,7 +83,7 @@ def test_no_box_overlaps_another_and_no_link_crosses_a_box(graph: tuple[list[Box
 
 
 @given(graphs())
-def test_frames_hold_the_boxes_of_their_lane_and_no_others(graph: tuple[list[Box], list[Link]]) -> None:
+def test_frames_hold_the_boxes_of_their_lane_and_no_others(graph: tuple[list[Box], list[Connector]]) -> None:
     boxes, links = graph
     found = layout(boxes, links, framed=True)
     for one, other in itertools.combinations([frame for _, frame in found.frames], 2):
@@ -99,12 +100,12 @@ def test_frames_hold_the_boxes_of_their_lane_and_no_others(graph: tuple[list[Box
 
 
 @given(graphs())
-def test_the_same_graph_is_laid_out_in_the_same_way(graph: tuple[list[Box], list[Link]]) -> None:
+def test_the_same_graph_is_laid_out_in_the_same_way(graph: tuple[list[Box], list[Connector]]) -> None:
     assert layout(*graph, framed=True) == layout(*graph, framed=True)
 
 
 @given(graphs())
-def test_every_link_leads_to_a_higher_rank_but_those_that_close_a_cycle(graph: tuple[list[Box], list[Link]]) -> None:
+def test_every_link_leads_to_a_higher_rank_but_those_that_close_a_cycle(graph: tuple[list[Box], list[Connector]]) -> None:
     boxes, links = graph
     pairs = [(link.origin, link.target) for link in links]
     rank, turned = ranks(range(len(boxes)), pairs)
@@ -132,15 +133,15 @@ def test_what_hangs_on_nothing_is_one_group() -> None:
 
 def test_many_boxes_around_one_are_no_tower() -> None:
     box = Box(60, 45)
-    inward = layout([box] * 301, [Link(number, 300, 80, 2) for number in range(300)], framed=False)
-    outward = layout([box] * 301, [Link(300, number, 80, 2) for number in range(300)], framed=False)
+    inward = layout([box] * 301, [Connector(number, 300, 80, 2) for number in range(300)], framed=False)
+    outward = layout([box] * 301, [Connector(300, number, 80, 2) for number in range(300)], framed=False)
     alone = layout([box] * 300, [], framed=False)
     for found in (inward, outward, alone):
         assert 1 / 3 < found.width / found.height < 3
 
 
 def test_a_thousand_streams_are_laid_out_within_seconds() -> None:
-    links = [Link(number, number // 4, 90, 2) for number in range(1, 1000)]
+    links = [Connector(number, number // 4, 90, 2) for number in range(1, 1000)]
     began = time.process_time()
     found = layout([Box(90, 45, number % 3) for number in range(1000)], links, framed=True)
     assert time.process_time() - began < 10
@@ -159,7 +160,7 @@ def test_what_is_wanted_is_met_as_well_as_the_order_allows(wanted: list[tuple[fl
 
 
 def test_the_label_lies_at_the_end_with_more_room() -> None:
-    found = layout([Box(50, 30)] * 4, [Link(number, 3, 40, 1) for number in range(3)], framed=False)
+    found = layout([Box(50, 30)] * 4, [Connector(number, 3, 40, 1) for number in range(3)], framed=False)
     for number in range(3):
         box = found.boxes[number]
         assert box.x + box.width < found.paths[number].label[0] < found.boxes[3].x

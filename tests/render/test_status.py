@@ -9,7 +9,7 @@ import pytest
 from reconciler.model import units
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import Intent, State
-from reconciler.render.status.judged import Condition, View, judged, status_document, statuses
+from reconciler.render.status.judged import Condition, StatusView, judged, status_document, statuses
 from reconciler.render.status.text import procedure_lines, status_lines
 from tests.support.values import build
 from tests.support.values.plans import changes, plan_of
@@ -33,14 +33,14 @@ def drift(seconds: float, **more: Any) -> dict[str, Any]:
 
 def test_what_was_read_from_nats_is_a_table_with_its_sum() -> None:
     desired = build.desired(build.stream("A"), build.stream("LONGER"))
-    view = View(statuses(desired, build.live(), plan_of()), build.live(), plan_of())
+    view = StatusView(statuses(desired, build.live(), plan_of()), build.live(), plan_of())
     assert [line.plain for line in status_lines(status_document(view, None), NOW)] == [
         "Synced       Stream/A",
         "Synced       Stream/LONGER",
         "",
         "Status: 2 Synced",
     ]
-    nothing = status_document(View((), build.live(), plan_of()), None)
+    nothing = status_document(StatusView((), build.live(), plan_of()), None)
     assert [line.plain for line in status_lines(nothing, NOW)] == ["", "Status: nothing to show"]
 
 

@@ -12,9 +12,9 @@ from reconciler.model.marker import Marker, with_mark
 from reconciler.model.residue import Residue
 from reconciler.model.seen.live import Live
 from reconciler.model.sourcing import with_durables
+from reconciler.plan.bounds.scope import touched_by
 from reconciler.plan.change import Action, Change, Rules
-from reconciler.plan.permissions import Mode, Place, permissions
-from reconciler.plan.scope import touched_by
+from reconciler.plan.permissions import AccountNames, PermissionMode, permissions
 from reconciler.render.plan.text import change_lines
 from tests.support.values.build import consumer, consumer_info, desired, live, marked, stream, stream_info
 from tests.support.values.planned import plan
@@ -184,20 +184,20 @@ def test_a_durable_belongs_to_the_stream_that_reads_it_and_to_its_own() -> None:
     assert touched_by([Key("Consumer", "other", "S")], wanted) == {Key("Stream", "S")}
 
 
-def subjects(wanted: Desired, *modes: Mode) -> set[str]:
-    return {grant.subject for grant in permissions(wanted, frozenset(modes), Place(lease_bucket="b")).publish}
+def subjects(wanted: Desired, *modes: PermissionMode) -> set[str]:
+    return {grant.subject for grant in permissions(wanted, frozenset(modes), AccountNames(lease_bucket="b")).publish}
 
 
 def test_a_durable_is_permitted_where_it_lives_to_whoever_keeps_it() -> None:
     far = {"name": "EV", "external": {"domain": "leaf"}, "consumer": {"name": "c", "serverManaged": True}}
     wanted = managed(origin("workqueue"), stream("A", {"sources": [ENTRY, far]}))
-    read = subjects(wanted, Mode.READ)
+    read = subjects(wanted, PermissionMode.READ)
     assert {"$JS.leaf.API.INFO", "$JS.leaf.API.STREAM.LIST", "$JS.leaf.API.CONSUMER.LIST.EV", "$JS.API.CONSUMER.LIST.S"} <= read
     assert {"$JS.API.STREAM.MSG.GET.A", "$JS.API.STREAM.MSG.GET.S", "$JS.leaf.API.STREAM.MSG.GET.EV"} <= read
-    applied = subjects(wanted, Mode.APPLY) - read
+    applied = subjects(wanted, PermissionMode.APPLY) - read
     assert {"$JS.leaf.API.CONSUMER.CREATE.EV.c", "$JS.API.CONSUMER.CREATE.S.c", "$JS.API.CONSUMER.INFO.S.c"} <= applied
     assert not [subject for subject in applied if "PURGE" in subject or "RESET" in subject]
-    procedures = subjects(wanted, Mode.PROCEDURES)
+    procedures = subjects(wanted, PermissionMode.PROCEDURES)
     for request in ("INFO", "PAUSE", "RESET", "DELETE", "CREATE"):
         assert {f"$JS.API.CONSUMER.{request}.S.c", f"$JS.leaf.API.CONSUMER.{request}.EV.c"} <= procedures
     assert {"$JS.API.STREAM.INFO.S", "$JS.leaf.API.STREAM.INFO.EV"} <= procedures
@@ -206,6 +206,6 @@ def test_a_durable_is_permitted_where_it_lives_to_whoever_keeps_it() -> None:
 
 def test_a_durable_of_somebody_else_is_only_read() -> None:
     own = {"name": "S", "consumer": {"name": "theirs", "deliverSubject": "d", "unmanaged": True}}
-    found = subjects(desired(stream("A", {"sources": [own]})), Mode.DAEMON)
+    found = subjects(desired(stream("A", {"sources": [own]})), PermissionMode.DAEMON)
     assert {"$JS.API.CONSUMER.LIST.S", "$JS.API.CONSUMER.INFO.S.theirs", "$JS.API.STREAM.INFO.S"} <= found
     assert not [subject for subject in found if "theirs" in subject and "INFO" not in subject]

@@ -27,7 +27,7 @@ from reconciler.procedures.requests import (
 )
 from reconciler.sources.migration.detach import settle
 from reconciler.sources.migration.pairs import Slot, View
-from reconciler.sources.migration.step import RESTS, Ground, Memory
+from reconciler.sources.migration.step import RESTS, Ground, SlotMemory
 from tests.support.values.build import NOW
 from tests.support.world.sources import PLAIN, A, S, durable, through
 
@@ -41,30 +41,30 @@ def _seen(**data: Any) -> ConsumerSeen:
     return ConsumerSeen({"stream_name": "S", "name": "c", "config": {"durable_name": "c", "metadata": metadata}})
 
 
-def _ground(entry: dict[str, Any], copied: int = -1, *, retention: str = "limits", memory: Memory | None = None) -> Ground:
+def _ground(entry: dict[str, Any], copied: int = -1, *, retention: str = "limits", memory: SlotMemory | None = None) -> Ground:
     """A stream with one entry, under whose identity so much was copied."""
     facts: dict[Read, Fact] = {StreamInfo(A): {"config": {"name": "A", "sources": [entry]}}}
     if copied >= 0:
         facts[LastCopied(A, identity_of(entry))] = Copied(copied)
     slot = Slot(origin=S, before=canonical(entry), after=canonical(entry), old=C, drop_old=True, retention=retention)
-    return Ground(slot, View(A, facts, NOW), memory or Memory(), ())
+    return Ground(slot, View(A, facts, NOW), memory or SlotMemory(), ())
 
 
 @pytest.mark.parametrize(("silent", "rests"), [(0, False), (RESTS - 1, False), (RESTS, True)])
 def test_what_was_queued_for_an_entry_is_waited_for(silent: int, rests: bool) -> None:
-    ground = _ground(PLAIN, 5, memory=Memory(copied=5, copied_since=NOW - silent))
+    ground = _ground(PLAIN, 5, memory=SlotMemory(copied=5, copied_since=NOW - silent))
     found = ground.rested(PLAIN, 0)
     assert found == 5 if rests else isinstance(found, Wait)
 
 
 def test_more_that_arrives_begins_the_waiting_anew() -> None:
-    found = _ground(PLAIN, 6, memory=Memory(copied=5, copied_since=NOW - 9 * RESTS)).rested(PLAIN, 0)
+    found = _ground(PLAIN, 6, memory=SlotMemory(copied=5, copied_since=NOW - 9 * RESTS)).rested(PLAIN, 0)
     assert isinstance(found, Wait)
     assert (found.memory.copied, found.memory.copied_since) == (6, NOW)
 
 
 def test_what_was_told_counts_where_the_messages_are_gone() -> None:
-    ground = _ground(PLAIN, 0, memory=Memory(copied=0, copied_since=NOW - RESTS))
+    ground = _ground(PLAIN, 0, memory=SlotMemory(copied=0, copied_since=NOW - RESTS))
     assert ground.rested(PLAIN, 9) == 9
 
 
@@ -97,7 +97,7 @@ def test_on_a_workqueue_a_durable_is_told_before_it_is_left() -> None:
 
 @pytest.mark.parametrize(("retention", "goes"), [("interest", False), ("limits", True), ("workqueue", True)])
 def test_on_interest_a_durable_stays_until_the_new_reader_is_heard_of(retention: str, goes: bool) -> None:
-    ground = _ground(PLAIN, retention=retention, memory=Memory(flowing_from=NOW - 10 * PATIENCE))
+    ground = _ground(PLAIN, retention=retention, memory=SlotMemory(flowing_from=NOW - 10 * PATIENCE))
     facts = {**ground.view.facts, ConsumerInfo(C): _seen().info}
     silent = replace(ground, view=replace(ground.view, facts=facts))
     step = settle(silent, PLAIN)

@@ -11,7 +11,7 @@ from reconciler.cli import connecting
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.flags.groups import TextOrJson
 from reconciler.cli.flags.options import flattened
-from reconciler.cli.operating import Done, Manner, operator
+from reconciler.cli.operating import CommandManner, CommandResult, operator
 from reconciler.cli.saying.exitcodes import ExitCode
 from reconciler.cli.session import Session, session_of
 from reconciler.errors import ReconcilerError, UsageError
@@ -59,7 +59,9 @@ class _Position:
 @flattened
 def pause(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument, deadline: _Deadline, where: _Where) -> None:
     """Deliver nothing until a moment (`--until` or `--for`), by the server's clock. No reconcile ends what a person paused."""
-    done = _run(session_of(ctx), _key(stream, consumer, where), where, _pause(deadline), Manner(quiet=where.format_ == "json"))
+    done = _run(
+        session_of(ctx), _key(stream, consumer, where), where, _pause(deadline), CommandManner(quiet=where.format_ == "json")
+    )
     if done.answer is not None and not done.answer.get("paused"):
         msg = f"{done.found.key} is not paused: the moment was over when the request arrived"
         raise ReconcilerError(msg)
@@ -70,7 +72,7 @@ def pause(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
 @flattened
 def resume(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument, where: _Where) -> None:
     """End a pause, whoever began it."""
-    done = _run(session_of(ctx), _key(stream, consumer, where), where, Resume(), Manner(quiet=where.format_ == "json"))
+    done = _run(session_of(ctx), _key(stream, consumer, where), where, Resume(), CommandManner(quiet=where.format_ == "json"))
     _print_pause(session_of(ctx), done, where)
 
 
@@ -87,7 +89,7 @@ def reset(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
         msg = "this moves a consumer and there is no terminal to ask on: look at it with --dry-run, then give --yes"
         raise UsageError(msg)
     command = Reset(position.seq)
-    manner = Manner(ask=ask, dry_run=position.dry_run, quiet=where.format_ == "json")
+    manner = CommandManner(ask=ask, dry_run=position.dry_run, quiet=where.format_ == "json")
     done = _run(session, _key(stream, consumer, where), where, command, manner)
     if done.declined:
         session.terminal.say("nothing was written")
@@ -99,8 +101,8 @@ def reset(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
     return ExitCode.OK
 
 
-def _run(session: Session, key: Key, where: _Where, command: Command, manner: Manner) -> Done:
-    async def work() -> Done:
+def _run(session: Session, key: Key, where: _Where, command: Command, manner: CommandManner) -> CommandResult:
+    async def work() -> CommandResult:
         async with operator(session, key, session.owner(environment=where.env or ""), where) as somebody:
             return await somebody.carry_out(command, manner)
 
@@ -134,7 +136,7 @@ def _document(kind: str, found: Operated, decision: Decision, **more: Any) -> di
     return {"apiVersion": API_VERSION, "kind": kind, "key": str(found.key), "owner": owner, **more, "notes": notes}
 
 
-def _print_pause(session: Session, done: Done, where: _Where) -> None:
+def _print_pause(session: Session, done: CommandResult, where: _Where) -> None:
     if where.format_ != "json":
         if done.answer is not None:
             session.terminal.text("done")
@@ -145,7 +147,7 @@ def _print_pause(session: Session, done: Done, where: _Where) -> None:
     session.terminal.json(_document("ConsumerPause", done.found, done.decision, **more))
 
 
-def _reset_document(command: Reset, done: Done) -> dict[str, Any]:
+def _reset_document(command: Reset, done: CommandResult) -> dict[str, Any]:
     ahead = command.forecast(done.found)
     return _document(
         "ConsumerReset",
@@ -170,7 +172,7 @@ def _standing(info: dict[str, Any]) -> dict[str, int]:
     return {**names, "pending": info.get("num_pending", 0), "unacknowledged": info.get("num_ack_pending", 0)}
 
 
-def _arrived(done: Done) -> str:
+def _arrived(done: CommandResult) -> str:
     """Where it is now, as the server says."""
     answer, after = done.answer or {}, done.after or {}
     waiting = f", {after['num_pending']:,} messages pending" if "num_pending" in after else ""

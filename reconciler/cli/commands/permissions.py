@@ -14,7 +14,7 @@ from reconciler.cli.session import session_of
 from reconciler.jetstream.leading.lease import bucket_name
 from reconciler.jetstream.transport.settings import ConnectionSettings
 from reconciler.model.api import JETSTREAM_API, JETSTREAM_EVENTS, api_prefix
-from reconciler.plan.permissions import Mode, Place, permissions
+from reconciler.plan.permissions import AccountNames, PermissionMode, permissions
 from reconciler.render.permissions import permissions_conf, permissions_document
 
 app = typer.Typer(add_completion=False)
@@ -26,7 +26,7 @@ _MODE_HELP = "What the user is for; repeats: daemon does not delete what is no l
 def show(
     ctx: typer.Context,
     source: ManifestFlags,
-    mode: Annotated[list[Mode], typer.Option(help=_MODE_HELP)],
+    mode: Annotated[list[PermissionMode], typer.Option(help=_MODE_HELP)],
     format_: Annotated[Literal["text", "conf", "json"], typer.Option("--format", "-o", help="How to print")] = "text",
 ) -> None:
     """Show the NATS permissions these manifests need, no more and no fewer."""
@@ -42,9 +42,9 @@ def show(
         session.terminal.text("\n".join(permissions_conf(grants, title)))
 
 
-def _place(settings: ConnectionSettings, owner: str) -> Place:
+def _place(settings: ConnectionSettings, owner: str) -> AccountNames:
     prefix = api_prefix(settings.js_domain, settings.js_api_prefix or JETSTREAM_API)
-    return Place(
+    return AccountNames(
         prefix=prefix,
         inbox=settings.inbox_prefix,
         lease_bucket=bucket_name(owner),

@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.flags.groups import TextOrJson
 from reconciler.cli.flags.options import flattened
-from reconciler.cli.poking import KeyArgument, Order, key_of, poke
+from reconciler.cli.poking import DaemonOrder, KeyArgument, key_of, poke
 from reconciler.cli.session import session_of
 from reconciler.model.identity import API_VERSION
 from reconciler.render.status.text import procedure_lines
@@ -35,7 +35,7 @@ def abort(ctx: typer.Context, daemon: DaemonFlags, key: KeyArgument, format_: Te
     """Let the procedure of a resource take back what it can, and stop."""
     wanted = key_of(key)
     said = f"the procedure of {wanted} takes back what it can and stops; `reconciler procedure retry {wanted}` begins it again"
-    poke(session_of(ctx), daemon, Order("procedure/abort", wanted, said), format_)
+    poke(session_of(ctx), daemon, DaemonOrder("procedure/abort", wanted, said), format_)
 
 
 @app.command()
@@ -43,5 +43,5 @@ def abort(ctx: typer.Context, daemon: DaemonFlags, key: KeyArgument, format_: Te
 def retry(ctx: typer.Context, daemon: DaemonFlags, key: KeyArgument, format_: TextOrJson = "text") -> None:
     """Let a stopped or failed procedure of a resource begin again."""
     wanted = key_of(key)
-    order = Order("procedure/retry", wanted, f"the procedure of {wanted} begins again")
+    order = DaemonOrder("procedure/retry", wanted, f"the procedure of {wanted} begins again")
     poke(session_of(ctx), daemon, order, format_)

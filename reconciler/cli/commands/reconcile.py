@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.flags.groups import TextOrJson
 from reconciler.cli.flags.options import flattened
-from reconciler.cli.poking import Order, key_of, poke
+from reconciler.cli.poking import DaemonOrder, key_of, poke
 from reconciler.cli.session import session_of
 
 app = typer.Typer(add_completion=False)
@@ -26,4 +26,4 @@ def reconcile(
     """Let a running daemon look at everything, or at one resource, now; waiting for a retry ends with it."""
     wanted = key_of(key) if key else None
     said = f"{wanted or 'everything'} is looked at now; see `reconciler status --daemon {daemon.client().url}`"
-    poke(session_of(ctx), daemon, Order("reconcile", wanted, said), format_)
+    poke(session_of(ctx), daemon, DaemonOrder("reconcile", wanted, said), format_)

@@ -20,7 +20,7 @@ from reconciler.cli.flags.groups import SourceFlags
 from reconciler.cli.flags.options import flattened
 from reconciler.cli.loading import load
 from reconciler.cli.saying.exitcodes import ExitCode
-from reconciler.cli.saying.watching import Manner, Sight, look
+from reconciler.cli.saying.watching import Sight, WatchManner, look
 from reconciler.cli.session import Session, session_of
 from reconciler.engine.planning import make_plan
 from reconciler.engine.sources.once import owned, sources_now
@@ -33,7 +33,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.identity import KINDS, Key
 from reconciler.model.seen.wanted import EVERYTHING
 from reconciler.plan.change import Plan, Rules
-from reconciler.render.status.judged import Condition, View, remembered, status_document, statuses
+from reconciler.render.status.judged import Condition, StatusView, remembered, status_document, statuses
 from reconciler.render.status.sources import source_row
 from reconciler.render.status.text import daemon_lines, status_lines
 
@@ -88,7 +88,7 @@ class _Choice:
 
 @app.command()
 @flattened
-def status(ctx: typer.Context, choice: _Choice, source: SourceFlags, daemon: DaemonFlags, manner: Manner) -> ExitCode:
+def status(ctx: typer.Context, choice: _Choice, source: SourceFlags, daemon: DaemonFlags, manner: WatchManner) -> ExitCode:
     """Show the state of every resource, read from NATS or from a running daemon.
 
     Without manifests and daemon: of everything that carries our marker, compared with what was last applied.
@@ -119,7 +119,7 @@ async def _told(client: DaemonClient, choice: _Choice) -> Sight:
     return Sight(document, lines)
 
 
-async def _read(session: Session, question: _Question, manner: Manner, limit: float) -> ExitCode:
+async def _read(session: Session, question: _Question, manner: WatchManner, limit: float) -> ExitCode:
     """What NATS shows."""
     async with connecting.connected(session, question.desired) as apis:
         return await look(session, lambda: question.answer(apis), manner, limit)
@@ -153,17 +153,17 @@ class _Question:
 
         return Sight(document, lines)
 
-    async def _view(self, apis: DomainApis) -> View:
+    async def _view(self, apis: DomainApis) -> StatusView:
         reader, rules = JetStreamReader(apis), Rules(owner=self.owner)
         if self.desired is None:
             live = await reader.snapshot(EVERYTHING)
             found = remembered(live, self.owner)
-            return View(found, live, Plan(changes=(), unchanged=len(found), server=live.server, rules=rules))
+            return StatusView(found, live, Plan(changes=(), unchanged=len(found), server=live.server, rules=rules))
         planned = await make_plan(self.desired, rules, reader)
-        return View(statuses(self.desired, planned.live, planned.plan), planned.live, planned.plan, self.desired.revision)
+        return StatusView(statuses(self.desired, planned.live, planned.plan), planned.live, planned.plan, self.desired.revision)
 
 
-def _elsewhere(view: View) -> Iterator[str]:
+def _elsewhere(view: StatusView) -> Iterator[str]:
     """Where the resources are that somebody may have looked for."""
     if view.found:
         return

@@ -7,7 +7,7 @@ import typer
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.flags.groups import TextOrJson
 from reconciler.cli.flags.options import flattened
-from reconciler.cli.poking import KeyArgument, Order, key_of, poke
+from reconciler.cli.poking import DaemonOrder, KeyArgument, key_of, poke
 from reconciler.cli.session import session_of
 
 app = typer.Typer(add_completion=False)
@@ -22,4 +22,4 @@ def suspend(ctx: typer.Context, daemon: DaemonFlags, key: KeyArgument, format_: 
     """
     wanted = key_of(key)
     said = f"{wanted} is left alone until `reconciler resume {wanted} --daemon {daemon.client().url}`, or until the daemon ends"
-    poke(session_of(ctx), daemon, Order("suspend", wanted, said), format_)
+    poke(session_of(ctx), daemon, DaemonOrder("suspend", wanted, said), format_)

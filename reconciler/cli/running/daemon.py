@@ -30,7 +30,7 @@ from reconciler.cli.writing import Pen, pen, streams_of
 from reconciler.engine.daemon.assembly import make_state, tracked_ports
 from reconciler.engine.daemon.loop import Daemon, Neighbours
 from reconciler.engine.daemon.manifests import Manifests
-from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
 from reconciler.errors import Problem, UsageError
 from reconciler.jetstream.clock import SystemClock
 from reconciler.jetstream.domains import DomainApis
@@ -170,7 +170,7 @@ async def _settings(session: Session, desired: Desired, serving: Serving, stack:
 
 def _state(
     session: Session, flags: PlanFlags, serving: Serving, desired: Desired, connection: Connection
-) -> tuple[State, DomainApis]:
+) -> tuple[DaemonState, DomainApis]:
     """What the daemon knows and tells, and what it asks JetStream through."""
 
     def rules(desired: Desired) -> Rules:
@@ -184,7 +184,7 @@ def _state(
     return make_state(serving.options, rules, telemetry, board), DomainApis(connection, on_answer=telemetry.api_answered)
 
 
-def _joined(state: State, apis: DomainApis, ours: Pen, manifests: Manifests, audit: AuditMode) -> tuple[Hints, Daemon]:
+def _joined(state: DaemonState, apis: DomainApis, ours: Pen, manifests: Manifests, audit: AuditMode) -> tuple[Hints, Daemon]:
     """The daemon, and the hints that it is told: each knows the other."""
 
     def on_hint(hint: Hint) -> None:

@@ -15,7 +15,7 @@ _MANY = 10
 _STYLES = {Word.APPLIED: "green", Word.FAILED: "bold red", Word.SKIPPED: "yellow", Word.UNFINISHED: "yellow"}
 
 
-class Progress:
+class ProgressLines:
     """The engine's Observer for people: on stdout, or on stderr where stdout is for JSON."""
 
     def __init__(self, terminal: Terminal, *, on_stdout: bool) -> None:

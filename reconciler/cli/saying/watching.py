@@ -27,7 +27,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class WatchManner:
     """How long is looked, and how it is shown."""
 
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print whenever something has changed")] = False
@@ -61,7 +61,7 @@ class Sight:
         return {name: self.document[name] for name in _TELLING if name in self.document} | {"sources": fares}
 
 
-async def look(session: Session, seen: Callable[[], Awaitable[Sight]], manner: Manner, limit: float) -> ExitCode:
+async def look(session: Session, seen: Callable[[], Awaitable[Sight]], manner: WatchManner, limit: float) -> ExitCode:
     """Looks until there is no more reason to; --wait alone prints only its last look."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + limit

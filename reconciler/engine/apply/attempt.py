@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.engine.writing.judging import Planned
+from reconciler.engine.writing.judging import PlannedJudge
 from reconciler.engine.writing.turns import Rank
 from reconciler.engine.writing.writes import Order, PermitOf, Writes
 from reconciler.errors import ApiError, Moved
@@ -38,7 +38,7 @@ class SingleRequests:
         """One try; returns when the change is in place, raises NatsError and what the permit raises otherwise."""
         order = Order(
             permit=self._permit_of(change.members),
-            judge=Planned(self._writes.reader, self._scene, change),
+            judge=PlannedJudge(self._writes.reader, self._scene, change),
             normal=self._scene.normal,
             rank=Rank.REPAIR if change.cause is Cause.DRIFT else Rank.COMMIT,
             level=change.level,

@@ -30,7 +30,7 @@ Begin = Callable[[Change], Result]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ExecutionBounds:
     """How far an executor may go."""
 
     deadline: float
@@ -38,7 +38,7 @@ class Bounds:
     concurrency: int
 
 
-class Requests(Protocol):
+class _Requests(Protocol):
     """Whoever carries out changes that need no procedure."""
 
     async def carry_out(self, change: Change) -> None:
@@ -49,7 +49,7 @@ class Requests(Protocol):
 class Executor:
     """One use: carries out the waves of one plan. `failures` is what does not go on in this pass, and holds others back."""
 
-    def __init__(self, ports: Ports, requests: Requests, begin: Begin, bounds: Bounds, failures: Failures) -> None:
+    def __init__(self, ports: Ports, requests: _Requests, begin: Begin, bounds: ExecutionBounds, failures: Failures) -> None:
         self._monotonic = ports.clock.monotonic
         self._observer = ports.observer
         self._requests = requests

@@ -17,7 +17,7 @@ from reconciler.engine.apply.outcome import Later, No, Result, result_of
 from reconciler.engine.daemon.backoff import Backoff
 from reconciler.engine.ports import Ports
 from reconciler.engine.writing.echo import NormalOf
-from reconciler.engine.writing.judging import Given
+from reconciler.engine.writing.judging import StepJudge
 from reconciler.engine.writing.turns import Rank
 from reconciler.engine.writing.writes import Order, PermitOf
 from reconciler.errors import AccessDenied, LeaseLost, Moved, NatsError, Refused
@@ -64,7 +64,7 @@ class Supervisor:
     async def run(self, machine: Procedure, level: int, deadline: float, halt: Halt | None = None) -> Result:
         """Steps the machine to its end, or until `deadline` (monotonic); `level` is what its writes need of the server."""
         permit = self._permit_of((machine.key, *machine.touches))
-        order = Order(permit=permit, judge=Given(self._ports.reader, {}), normal=self._normal, level=level)
+        order = Order(permit=permit, judge=StepJudge(self._ports.reader, {}), normal=self._normal, level=level)
         try:
             return await _Run(self._ports, order, machine, deadline, halt or Halt()).to_end()
         except Exception as error:  # about one key, never the rest
@@ -150,7 +150,7 @@ class _Run:
         """A step is judged by what it was computed from; while it holds a consumer still, nobody goes before it."""
         holds = isinstance(write, PauseConsumer) or any(isinstance(fact, dict) and fact.get("paused") for fact in given.values())
         rank = Rank.STILL if holds or self._final else Rank.STEP
-        return replace(self._order, judge=Given(self._ports.reader, given), rank=rank)
+        return replace(self._order, judge=StepJudge(self._ports.reader, given), rank=rank)
 
     def _tell_of_waiting(self, what: str) -> None:
         """What a step has been waited for so long that somebody may wonder; once."""

@@ -13,7 +13,7 @@ from reconciler.engine.apply.outcome import After, Later, Outcome, Word
 from reconciler.engine.daemon.due import was_ours
 from reconciler.engine.daemon.fights import MARKER
 from reconciler.engine.daemon.keeper import BY_REQUEST, Running
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.writing.outgoing import ending_of
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import EVERY_STREAM
@@ -28,7 +28,7 @@ _DRIFTS = (Cause.DRIFT, Cause.MISSING)
 class Aftermath:
     """Writes into the state what came of a pass or of a procedure."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: DaemonState) -> None:
         self._state = state
 
     def noted(self, change: Change) -> Change:

@@ -11,7 +11,7 @@ from reconciler.engine.apply.outcome import Outcome
 from reconciler.engine.daemon.aftermath import Aftermath
 from reconciler.engine.daemon.agenda import Agenda
 from reconciler.engine.daemon.keeper import Keeper, Running
-from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
 from reconciler.engine.daemon.trouble import AFTER_A_NO
 from reconciler.engine.memory import Recollection
 from reconciler.engine.ports import Lease, LiveReader, LiveWriter, Ports
@@ -34,7 +34,7 @@ def make_state(  # noqa: PLR0913 - all that differs between a daemon and a comma
     *,
     finished: Callable[[Outcome], None] = lambda _: None,
     after_a_no: float = AFTER_A_NO,
-) -> State:
+) -> DaemonState:
     """A state before anything was seen; `finished` is told of the end of each procedure, see `Agenda` for `after_a_no`."""
     monotonic = SystemClock().monotonic
 
@@ -43,7 +43,7 @@ def make_state(  # noqa: PLR0913 - all that differs between a daemon and a comma
         finished(outcome)
 
     telemetry.manner(interval=options.interval, dry_run=options.dry_run)
-    state = State(
+    state = DaemonState(
         options=options,
         rules_of=rules_of,
         telemetry=telemetry,
@@ -56,7 +56,7 @@ def make_state(  # noqa: PLR0913 - all that differs between a daemon and a comma
 
 
 def tracked_ports(  # noqa: PLR0913 - all neighbours
-    state: State,
+    state: DaemonState,
     reader: LiveReader,
     writer: LiveWriter,
     lease: Lease,

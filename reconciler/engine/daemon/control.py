@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from reconciler.engine.daemon.keeper import BY_REQUEST
 from reconciler.engine.daemon.manifests import Manifests
 from reconciler.engine.daemon.requests import Requests
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.ports import Clock
 from reconciler.errors import Refused, UsageError
 from reconciler.model.identity import Key
@@ -22,7 +22,7 @@ _STILL_ALIVE = 30.0
 """Seconds without a heartbeat after which the loop counts as stuck."""
 
 
-class Link(Protocol):
+class ConnectionLink(Protocol):
     """The connection, as far as a daemon has to know. Implemented by `jetstream.transport.connection.Connection`."""
 
     @property
@@ -47,7 +47,7 @@ class Link(Protocol):
 class Control:
     """Implements `observe.http.controls.Controls`."""
 
-    def __init__(self, state: State, link: Link, manifests: Manifests, clock: Clock, requests: Requests) -> None:
+    def __init__(self, state: DaemonState, link: ConnectionLink, manifests: Manifests, clock: Clock, requests: Requests) -> None:
         self._state = state
         self._link = link
         self._manifests = manifests

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.model.identity import Key
+from reconciler.plan.bounds.guard import stops
 from reconciler.plan.change import Action, Cause, Change
-from reconciler.plan.guard import stops
 
 
-def divide(state: State, changes: Iterable[Change], keys: Collection[Key]) -> tuple[list[Change], dict[Key, str]]:
+def divide(state: DaemonState, changes: Iterable[Change], keys: Collection[Key]) -> tuple[list[Change], dict[Key, str]]:
     """The changes to try now, and for the others (by live key) what to tell their dependants; no `keys`: a full pass."""
     due: list[Change] = []
     waiting: dict[Key, str] = {}
@@ -54,19 +54,19 @@ def _meant(change: Change, keys: Collection[Key]) -> bool:
     return any(key.live_key in keys for key in mine)
 
 
-def reported_only(state: State, change: Change) -> bool:
+def reported_only(state: DaemonState, change: Change) -> bool:
     """Whether others made this difference, and it is left to them."""
     if state.options.repair_drift:
         return False
     return change.cause is Cause.DRIFT or (change.cause is Cause.MISSING and was_ours(state, change))
 
 
-def was_ours(state: State, change: Change) -> bool:
+def was_ours(state: DaemonState, change: Change) -> bool:
     """Whether this process has seen it as ours before."""
     return change.key.live_key in state.recollection.memory.owned
 
 
-def _waits(state: State, change: Change, *, may_write: bool) -> str:
+def _waits(state: DaemonState, change: Change, *, may_write: bool) -> str:
     if change.action is Action.BLOCKED:
         return "is blocked"
     if not may_write or reported_only(state, change):

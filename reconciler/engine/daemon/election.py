@@ -25,7 +25,7 @@ _LOOK = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Listener(Protocol):
+class _Listener(Protocol):
     """Told when this process begins to lead, and when it no longer does."""
 
     def __call__(self, *, leading: bool, reason: str) -> None:
@@ -63,7 +63,7 @@ class Candidate(Lease, Protocol):
         ...
 
 
-async def stand(lease: Candidate, clock: Clock, tell: Listener, permitted: Callable[[], bool] = lambda: True) -> NoReturn:
+async def stand(lease: Candidate, clock: Clock, tell: _Listener, permitted: Callable[[], bool] = lambda: True) -> NoReturn:
     """Leads whenever possible, for ever; whoever listens is told of each change, with the reason.
 
     Not before it is `permitted`: even the lease is written somewhere.

@@ -15,15 +15,15 @@ from typing import Any
 import structlog
 
 from reconciler.engine.daemon.aftermath import Aftermath
-from reconciler.engine.daemon.control import Control, Link
+from reconciler.engine.daemon.control import ConnectionLink, Control
 from reconciler.engine.daemon.election import Candidate, stand, watch
 from reconciler.engine.daemon.manifests import Manifests
 from reconciler.engine.daemon.passes import Passes
 from reconciler.engine.daemon.queue import Work
 from reconciler.engine.daemon.requests import Requests
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.ports import Ports
-from reconciler.engine.sources.watch import Sources
+from reconciler.engine.sources.watch import SourcesWatch
 from reconciler.errors import Problem
 from reconciler.jetstream.domains import DomainApis
 from reconciler.model.desired import Desired, Expectation
@@ -50,7 +50,7 @@ class Neighbours:
     """What a daemon runs on."""
 
     ports: Ports
-    link: Link
+    link: ConnectionLink
     lease: Candidate
     manifests: Manifests
     apis: DomainApis
@@ -59,7 +59,7 @@ class Neighbours:
 class Daemon:
     """One process that keeps JetStream as declared."""
 
-    def __init__(self, state: State, neighbours: Neighbours) -> None:
+    def __init__(self, state: DaemonState, neighbours: Neighbours) -> None:
         self._state = state
         self._near = neighbours
         self._clock = neighbours.ports.clock
@@ -67,7 +67,7 @@ class Daemon:
         self.telemetry = state.telemetry
         self._passes = Passes(state, neighbours.ports, neighbours.manifests)
         self._aftermath = Aftermath(state)
-        self._sources = Sources(state, neighbours.ports)
+        self._sources = SourcesWatch(state, neighbours.ports)
         self._led = asyncio.Event()
         self._stop = asyncio.Event()
         self._room = asyncio.Semaphore(state.options.concurrent_hints)

@@ -17,14 +17,14 @@ from typing import Protocol
 
 from reconciler.engine.apply.attempt import SingleRequests
 from reconciler.engine.apply.dependencies import Failures
-from reconciler.engine.apply.executor import Bounds, Executor
+from reconciler.engine.apply.executor import ExecutionBounds, Executor
 from reconciler.engine.apply.outcome import Outcome, Word
 from reconciler.engine.apply.procedures import Supervisor
 from reconciler.engine.daemon.aftermath import Aftermath
 from reconciler.engine.daemon.due import divide
 from reconciler.engine.daemon.keeper import Starter
 from reconciler.engine.daemon.queue import Work
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.planning import Planned, check_expectation, plan_from, wanted_by
 from reconciler.engine.ports import Observer, Ports
 from reconciler.engine.writing.permit import permits
@@ -63,7 +63,7 @@ class _Ledger:
     """The observer of a pass: what has come to its end is settled, and free again, while the pass goes on with the rest."""
 
     watch: Observer
-    state: State
+    state: DaemonState
     aftermath: Aftermath
     left: set[Key]
     """Live keys that are still being worked on."""
@@ -82,7 +82,7 @@ class _Ledger:
         self.aftermath.of(outcome)
 
 
-class Declarations(Protocol):
+class _Declarations(Protocol):
     """Where the manifests come from."""
 
     async def load(self, *, full: bool = False) -> bool:
@@ -94,7 +94,7 @@ class Passes:
     """Makes passes over shared state, of which one at a time may be over everything."""
 
     def __init__(
-        self, state: State, ports: Ports, manifests: Declarations, may_do: Callable[[Change], bool] = lambda _: True
+        self, state: DaemonState, ports: Ports, manifests: _Declarations, may_do: Callable[[Change], bool] = lambda _: True
     ) -> None:
         self._state = state
         self._ports = ports
@@ -251,7 +251,7 @@ class Passes:
         ledger = _Ledger(self._ports.observer, state, self._aftermath, {key for change in due for key in change.members})
         ports = replace(self._ports, observer=ledger)
         requests = SingleRequests(ports.writes, scene, permit_of)
-        bounds = Bounds(state.deadline, state.options.concurrency)
+        bounds = ExecutionBounds(state.deadline, state.options.concurrency)
         executor = Executor(ports, requests, starter.begin, bounds, failures)
         state.busy |= ledger.left
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.disowning import Disowning
 from reconciler.engine.operating import Operator, judged, still_agreed
 from reconciler.engine.ports import Ports
@@ -24,7 +24,7 @@ from reconciler.observe.http.controls import ConsumerRequest
 class Requests:
     """What people ask for."""
 
-    def __init__(self, state: State, ports: Ports, apis: DomainApis, holder: str) -> None:
+    def __init__(self, state: DaemonState, ports: Ports, apis: DomainApis, holder: str) -> None:
         self._state = state
         self._ports = ports
         self._apis = apis

@@ -49,7 +49,7 @@ class DaemonOptions:
 
 
 @dataclass(kw_only=True)
-class State:
+class DaemonState:
     """Shared by the passes, the triggers and HTTP of one daemon."""
 
     options: DaemonOptions

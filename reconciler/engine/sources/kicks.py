@@ -10,9 +10,9 @@ import orjson
 
 from reconciler.engine.apply.procedures import Halt, Supervisor
 from reconciler.engine.daemon.keeper import Running, digests_of
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.ports import Ports
-from reconciler.engine.sources.looks import Source
+from reconciler.engine.sources.looks import WatchedSource
 from reconciler.engine.writing.permit import permits
 from reconciler.errors import Refused
 from reconciler.model.desired import Declared
@@ -37,12 +37,12 @@ _OURS = frozenset({Mode.MANAGED, Mode.USER_MANAGED})
 class Kicks:
     """Counts the kicks of each stall."""
 
-    def __init__(self, state: State, ports: Ports) -> None:
+    def __init__(self, state: DaemonState, ports: Ports) -> None:
         self._state = state
         self._ports = ports
         self._tried: dict[tuple[Key, str], int] = {}
 
-    def consider(self, source: Source, at: int) -> None:
+    def consider(self, source: WatchedSource, at: int) -> None:
         """After each look at a source."""
         health, state = source.history.health, self._state
         if health is None or health.state is SourceState.FLOWING:
@@ -63,7 +63,7 @@ class Kicks:
         """Only these are there."""
         self._tried = {name: tried for name, tried in self._tried.items() if name in known}
 
-    def _may(self, source: Source, declared: Declared, durable: Key) -> bool:
+    def _may(self, source: WatchedSource, declared: Declared, durable: Key) -> bool:
         state, entrance, health = self._state, source.entrance, source.history.health
         if health is None or health.state is not SourceState.STALLED or health.cause not in _HELPS:
             return False
@@ -74,7 +74,7 @@ class Kicks:
         keys = (entrance.aggregate, durable)
         return state.busy.isdisjoint(keys) and not any(map(state.keeper.owns, keys))
 
-    def _kick(self, source: Source, declared: Declared, durable: Key, number: int) -> None:
+    def _kick(self, source: WatchedSource, declared: Declared, durable: Key, number: int) -> None:
         state, entrance = self._state, source.entrance
         try:
             rules = state.rules
@@ -91,7 +91,7 @@ class Kicks:
         state.keeper.begin(running, Supervisor(self._ports, scene.normal, permit_of))
 
 
-def _as_declared(source: Source, declared: Declared) -> bool:
+def _as_declared(source: WatchedSource, declared: Declared) -> bool:
     """Whether the live entry is one that is wanted: another one is no matter of kicking."""
     wanted = (normal_source(entry) for entry in declared.config.get("sources") or ())
     return normal_source(source.entrance.entry) in wanted

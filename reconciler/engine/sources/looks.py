@@ -36,7 +36,7 @@ ANSWER_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WatchedSource:
     """An entry, and what is known of it."""
 
     entrance: Entrance
@@ -52,7 +52,7 @@ class Source:
         return self.entrance.aggregate, identity_of(self.entrance.entry)
 
 
-Known = Mapping[tuple[Key, str], Source]
+Known = Mapping[tuple[Key, str], WatchedSource]
 
 
 @dataclass
@@ -66,12 +66,12 @@ class Looks:
     patience: int = PATIENCE
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SIDE_BY_SIDE))
 
-    async def everything(self, desired: Desired, before: Known, level: int) -> dict[tuple[Key, str], Source]:
+    async def everything(self, desired: Desired, before: Known, level: int) -> dict[tuple[Key, str], WatchedSource]:
         """One look at all sources, those of before among them that nobody could see this time."""
         found_ = await asyncio.gather(*(self._one(desired, key, before, level) for key in aggregates(desired)))
         return {source.name: source for sources in found_ for source in sources}
 
-    async def _one(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[Source]:
+    async def _one(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[WatchedSource]:
         """One stream; a fault about it leaves the others alone, and nobody knows how its sources fare."""
         try:
             return await self._stream(desired, key, before, level)
@@ -79,14 +79,14 @@ class Looks:
             log.exception("source.crashed", stream=str(key))
             return [_unknown(source) for source in before.values() if source.entrance.aggregate == key]
 
-    async def _stream(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[Source]:
+    async def _stream(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[WatchedSource]:
         stream = await self._answer(StreamInfo(key))
         declared = desired.streams[key].config
         there = entrances(desired, key, stream.info["config"] if stream.info else declared)
         return await asyncio.gather(*(self._entry(entrance, stream, before, level) for entrance in there))
 
-    async def _entry(self, entrance: Entrance, stream: Answer, before: Known, level: int) -> Source:
-        source = Source(entrance)
+    async def _entry(self, entrance: Entrance, stream: Answer, before: Known, level: int) -> WatchedSource:
+        source = WatchedSource(entrance)
         known = before.get(source.name, source)
         durable = await self._answer(ConsumerInfo(entrance.durable)) if entrance.durable and stream.info else UNASKED
         look = Look(
@@ -108,7 +108,7 @@ class Looks:
         if start := leap(known.history.trail, look):
             look = replace(look, stored_below=await self._stored_below(entrance, start))
         history, incidents = judge(look, known.history, self.patience)
-        return Source(entrance, history, incidents, durable.gone)
+        return WatchedSource(entrance, history, incidents, durable.gone)
 
     async def _stored_below(self, entrance: Entrance, below: int) -> int | None:
         """The last origin sequence before `below` that the stream has stored; None where that cannot be told."""
@@ -153,9 +153,9 @@ def _may_be_another(trail: Trail, look: Look) -> bool:
     return units.parse_time(origin["created"]) > units.parse_time(stream["created"])
 
 
-def _unknown(source: Source) -> Source:
+def _unknown(source: WatchedSource) -> WatchedSource:
     health = SourceHealth(state=SourceState.UNKNOWN, message="the last look crashed; the log says more")
-    return Source(source.entrance, replace(source.history, health=health))
+    return WatchedSource(source.entrance, replace(source.history, health=health))
 
 
 def aggregates(desired: Desired) -> list[Key]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from reconciler.engine.ports import LiveReader
-from reconciler.engine.sources.looks import Looks, Source
+from reconciler.engine.sources.looks import Looks, WatchedSource
 from reconciler.model.desired import Declared, Desired, Durable
 from reconciler.model.identity import Key, Location
 from reconciler.model.normal import packed
@@ -25,7 +25,7 @@ _WELL = frozenset({SourceState.FLOWING, SourceState.PAUSED})
 _NOWHERE = Location("", 0)
 
 
-async def sources_now(reader: LiveReader, desired: Desired, live: Live) -> list[Source]:
+async def sources_now(reader: LiveReader, desired: Desired, live: Live) -> list[WatchedSource]:
     """Every entry of the declared streams, and how it fares."""
     looks = Looks(reader, time.time_ns, patience=_PATIENCE)
     seen = await looks.everything(desired, {}, live.server.level)
@@ -66,6 +66,6 @@ def _consumers(live: Live) -> Iterator[tuple[Key, LiveConsumer]]:
             yield Key("Consumer", name, stream.name, stream.domain), consumer
 
 
-def _is_odd(source: Source) -> bool:
+def _is_odd(source: WatchedSource) -> bool:
     health = source.history.health
     return health is None or health.state not in _WELL or bool(source.history.stuck_since)

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import structlog
 
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.ports import Ports
 from reconciler.engine.sources.kicks import Kicks
-from reconciler.engine.sources.looks import Looks, Source
+from reconciler.engine.sources.looks import Looks, WatchedSource
 from reconciler.model.identity import Key
 from reconciler.render.status.sources import source_row
 from reconciler.sources.health import HELD_UP, SourceHealth, SourceState
@@ -31,15 +31,15 @@ INTERVAL = 3.0
 log = structlog.get_logger(__name__)
 
 
-class Sources:
+class SourcesWatch:
     """The watch of one daemon."""
 
-    def __init__(self, state: State, ports: Ports) -> None:
+    def __init__(self, state: DaemonState, ports: Ports) -> None:
         self._state = state
         self._clock = ports.clock
         self._kicks = Kicks(state, ports)
         self._looks = Looks(ports.reader, ports.clock.now, self._procedure_of)
-        self._known: dict[tuple[Key, str], Source] = {}
+        self._known: dict[tuple[Key, str], WatchedSource] = {}
 
     async def watch(self) -> None:
         """Looks again and again, for ever."""
@@ -86,7 +86,7 @@ class Sources:
         machine = running.change.machine if running is not None else None
         return machine.name if machine is not None and not isinstance(machine, KickSource) else ""
 
-    def _follow(self, before: Source | None, source: Source) -> None:
+    def _follow(self, before: WatchedSource | None, source: WatchedSource) -> None:
         """What follows from one look at one entry."""
         state, health = self._state, source.history.health
         if health is None:
@@ -99,7 +99,7 @@ class Sources:
         self._tell(key, before.history.health if before else None, source, health)
         self._kicks.consider(source, self._clock.now())
 
-    def _look_closer(self, source: Source, before: SourceHealth | None) -> None:
+    def _look_closer(self, source: WatchedSource, before: SourceHealth | None) -> None:
         """Lets a pass look at what it may have to put in place, and at what cannot be seen any more."""
         state, entrance, history = self._state, source.entrance, source.history
         if any(incident.kind == "recreated" for incident in source.incidents):
@@ -112,7 +112,7 @@ class Sources:
         if cause is StallCause.DOMAIN and not (before and before.cause is cause):
             state.agenda.look([key for key in (entrance.origin, entrance.durable) if key and state.concerns(key)])
 
-    def _tell(self, key: Key, before: SourceHealth | None, source: Source, health: SourceHealth) -> None:
+    def _tell(self, key: Key, before: SourceHealth | None, source: WatchedSource, health: SourceHealth) -> None:
         news, entrance = self._state.telemetry.sources, source.entrance
         for incident in source.incidents:
             news.happened(key, entrance, incident)

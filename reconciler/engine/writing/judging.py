@@ -47,7 +47,7 @@ _SERVERS = frozenset({"_nats.level", "_nats.req.level", "_nats.ver"})
 """What a server notes about itself beside a configuration."""
 
 
-class Planned:
+class PlannedJudge:
     """Judges the request of a change by the rules of planning."""
 
     def __init__(self, reader: LiveReader, scene: Scene, change: Change) -> None:
@@ -149,7 +149,7 @@ def _set(config: Config) -> Config:
     return {**config, "metadata": metadata}
 
 
-class Given:
+class StepJudge:
     """Judges the step of a procedure by the facts that it was computed from."""
 
     def __init__(self, reader: LiveReader, facts: Mapping[Read, Fact]) -> None:

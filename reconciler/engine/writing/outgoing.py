@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from reconciler.engine.apply.outcome import Outcome
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.writing.echo import patch_of
 from reconciler.model.identity import Key
 from reconciler.observe.telemetry import Ending
@@ -24,7 +24,7 @@ Expecting = Callable[[Write], AbstractContextManager[None]]
 class Noted:
     """The witness of a daemon's writes: their answers become part of the live state."""
 
-    def __init__(self, state: State, expecting: Expecting) -> None:
+    def __init__(self, state: DaemonState, expecting: Expecting) -> None:
         self._state = state
         self.expecting = expecting
 
@@ -50,7 +50,7 @@ class Noted:
 class Watch:
     """The observer of a daemon's work."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: DaemonState) -> None:
         self._state = state
 
     def stepped(self, key: Key, title: str) -> None:

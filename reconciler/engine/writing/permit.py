@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.engine.daemon.state import State
+from reconciler.engine.daemon.state import DaemonState
 from reconciler.engine.ports import Lease
 from reconciler.engine.writing.writes import PermitOf
 from reconciler.errors import LeaseLost, NotSent, Refused
@@ -26,7 +26,7 @@ class Right:
     The request in flight is then the last one; who waits for a connection goes on when everything was looked at on it.
     """
 
-    def __init__(self, state: State, check: Callable[[], None]) -> None:
+    def __init__(self, state: DaemonState, check: Callable[[], None]) -> None:
         self._state = state
         self._check = check
 
@@ -49,7 +49,7 @@ class OfTerm:
     """
 
     lease: Lease
-    state: State
+    state: DaemonState
     term: int
     """The one in which it was looked at."""
     desired: Desired
@@ -67,7 +67,7 @@ class OfTerm:
             raise Refused(("something else is wanted by now; it is planned again",))
 
 
-def permits(lease: Lease, state: State, term: int, desired: Desired) -> PermitOf:
+def permits(lease: Lease, state: DaemonState, term: int, desired: Desired) -> PermitOf:
     """Rights to what a plan for these manifests is about."""
     return lambda keys: OfTerm(lease, state, term, desired, keys)
 

@@ -75,7 +75,7 @@ PermitOf = Callable[[Collection[Key]], Permit]
 """The right to write to these keys."""
 
 
-class Judge(Protocol):
+class WriteJudge(Protocol):
     """Whoever looks again before a write, and says whether it is still right."""
 
     async def judged(self, write: Write) -> Write | None:
@@ -133,7 +133,7 @@ class Order:
     """What stands behind a write; never changed, but not frozen, which would cost a microsecond for each."""
 
     permit: Permit
-    judge: Judge
+    judge: WriteJudge
     normal: NormalOf
     rank: Rank = Rank.COMMIT
     level: int = 0

@@ -29,7 +29,7 @@ _CLUSTERED_REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BucketEntry:
     """The newest state of a key; a deleted one still has a revision."""
 
     value: bytes
@@ -112,7 +112,7 @@ class KeyValueBucket:
         else:
             await self._api.create_stream(self.stream, config)
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """The newest entry of a key, tombstones included; None when there is none (any more)."""
         try:
             request = {"last_by_subj": f"$KV.{self.bucket}.{key}"}
@@ -123,7 +123,7 @@ class KeyValueBucket:
             raise
         message = reply["message"]
         headers = base64.b64decode(message.get("hdrs", ""))
-        return Entry(
+        return BucketEntry(
             value=base64.b64decode(message.get("data", "")),
             revision=message["seq"],
             time=message["time"],

@@ -28,10 +28,10 @@ import structlog
 
 from reconciler.errors import ApiError, LeaseHeld, LeaseLost, NatsError, NoResponders, NotSent, Refused
 from reconciler.jetstream.api import JetStreamApi
-from reconciler.jetstream.clock import Clock, SystemClock
+from reconciler.jetstream.clock import LeaseClock, SystemClock
 from reconciler.jetstream.leading.fence import Fence, recorded
 from reconciler.jetstream.leading.holder import Holder, LeaseState, now
-from reconciler.jetstream.leading.kv import BucketState, Entry, KeyValueBucket
+from reconciler.jetstream.leading.kv import BucketEntry, BucketState, KeyValueBucket
 from reconciler.jetstream.leading.term import LinkName
 from reconciler.jetstream.leading.traces import Trace, Traces
 from reconciler.model.units import SECOND
@@ -90,7 +90,7 @@ class KvLease:
         holder: Holder | None = None,
         *,
         ttl: float = TTL,
-        clock: Clock | None = None,
+        clock: LeaseClock | None = None,
         fence: Fence | None = None,
         traces: Traces | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class KvLease:
         self.ttl = self._longest = ttl
         self._bucket = KeyValueBucket(api, bucket_name(owner), timeout=ttl / _REQUESTS)
         self._connection = api.connection
-        self._clock: Clock = clock or SystemClock()
+        self._clock: LeaseClock = clock or SystemClock()
         self._fence = fence
         self._traces = traces
         self._passed = False
@@ -250,7 +250,7 @@ class KvLease:
         self.ttl = min(self._longest, state.config["max_age"] / SECOND)
         return state
 
-    async def _vacancy(self, entry: Entry | None) -> _Vacancy:
+    async def _vacancy(self, entry: BucketEntry | None) -> _Vacancy:
         """When the lease may be taken."""
         if entry is not None and not entry.deleted:
             holder = Holder.decode(entry.value)
@@ -389,9 +389,9 @@ class KvLease:
             await asyncio.gather(self._renewer, return_exceptions=True)
             self._renewer = None
 
-    def _is_ours(self, entry: Entry) -> bool:
+    def _is_ours(self, entry: BucketEntry) -> bool:
         return not entry.deleted and Holder.decode(entry.value).holder == self.holder.holder
 
-    def _held_by(self, entry: Entry) -> str:
+    def _held_by(self, entry: BucketEntry) -> str:
         holder = Holder.decode(entry.value)
         return f"the write lease of {self.owner} is held by {holder}, last renewed {entry.time}; see `reconciler lease show`"

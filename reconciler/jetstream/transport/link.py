@@ -19,7 +19,7 @@ from reconciler.jetstream.transport.dial import dial
 from reconciler.jetstream.transport.inbox import Inbox, Reply, Violation
 from reconciler.jetstream.transport.servers import ServerIdentity
 from reconciler.jetstream.transport.settings import ConnectionSettings, redact
-from reconciler.jetstream.transport.subscription import Message, Subscription, Tap
+from reconciler.jetstream.transport.subscription import ReceivedMessage, Subscription, Tap
 from reconciler.jetstream.transport.wire import WireClient
 
 _PROBE_TIMEOUT = 1
@@ -130,7 +130,7 @@ class Link:
             return await self._client.tap(subscription)
 
         async def deliver(message: Msg) -> None:
-            await subscription.handler(Message(message.subject, message.data, message.headers or {}, message.reply))
+            await subscription.handler(ReceivedMessage(message.subject, message.data, message.headers or {}, message.reply))
 
         return await self._client.subscribe(subscription.subject, cb=deliver, pending_bytes_limit=subscription.pending_bytes)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ReceivedMessage:
     """A message of a subscription."""
 
     subject: str
@@ -19,7 +19,7 @@ class Message:
     reply: str = ""
 
 
-Handler = Callable[[Message], Awaitable[None]]
+Handler = Callable[[ReceivedMessage], Awaitable[None]]
 Taker = Callable[[str, bytes], None]
 """Gets the subject and the data of a message the moment it was read; must be quick, since nothing is read meanwhile."""
 

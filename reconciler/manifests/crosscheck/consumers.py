@@ -20,7 +20,7 @@ SERVER_CONSUMER_LIMIT = 1000
 """What 2.15 allows a stream that does not say more."""
 
 
-class Reader(NamedTuple):
+class _Reader(NamedTuple):
     """Whoever reads a stream: a consumer, a worker, a source entry."""
 
     name: str
@@ -127,7 +127,7 @@ def _check_count(declarations: Declarations, key: Key, stream: Stream) -> Iterat
 
 def _check_work_queue(declarations: Declarations, key: Key) -> Iterator[Fault]:
     """In a work queue every message has one reader."""
-    reported: set[Reader] = set()
+    reported: set[_Reader] = set()
     for found in collisions(_readers(declarations, key)):
         if found.owner in reported:
             continue
@@ -139,15 +139,15 @@ def _check_work_queue(declarations: Declarations, key: Key) -> Iterator[Fault]:
         yield Fault(found.owner.location, Finding(found.owner.path, "workqueue-overlap", message))
 
 
-def _readers(declarations: Declarations, key: Key) -> Iterator[tuple[Reader, Sequence[str]]]:
+def _readers(declarations: Declarations, key: Key) -> Iterator[tuple[_Reader, Sequence[str]]]:
     for declared in declarations.consumers.get(key, ()):
         config = declared.config
         path = ("spec", "filterSubject" if config.get("filter_subject") else "filterSubjects")
-        yield Reader(str(declared.key), declared.location, path), filters_of(config) or (">",)
+        yield _Reader(str(declared.key), declared.location, path), filters_of(config) or (">",)
     for pool in declarations.pools.get(key, ()):
         # One reader for the whole pool: what its own workers share is reported by the pool.
-        yield Reader(str(pool.key), pool.location, ("spec",)), pool.subjects
+        yield _Reader(str(pool.key), pool.location, ("spec",)), pool.subjects
     for entry in declarations.entries_from.get(key, ()):
         if entry.managed:
-            reader = Reader(f"the source of {entry.stream.declared.key}", entry.location, entry.path)
+            reader = _Reader(f"the source of {entry.stream.declared.key}", entry.location, entry.path)
             yield reader, entry.filters or (">",)

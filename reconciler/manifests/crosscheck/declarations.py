@@ -31,7 +31,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DeclaredEntry:
     """A source or mirror entry of a declared stream."""
 
     stream: Stream
@@ -87,8 +87,8 @@ class Declarations:
     """By stream, in the order of their names."""
     pools: dict[Key, list[Pool]] = field(default_factory=dict)
     """By stream, in the order of their names."""
-    entries: list[Entry] = field(default_factory=list)
-    entries_from: dict[Key, list[Entry]] = field(default_factory=dict)
+    entries: list[DeclaredEntry] = field(default_factory=list)
+    entries_from: dict[Key, list[DeclaredEntry]] = field(default_factory=dict)
     """The same, by the stream they copy."""
     by_key: dict[Key, Declared] = field(default_factory=dict)
     """Consumers by their own key."""
@@ -119,7 +119,7 @@ class Declarations:
             self.by_key[declared.key] = declared
 
 
-def _entries(stream: Stream, unmanaged: tuple[str, ...]) -> list[Entry]:
+def _entries(stream: Stream, unmanaged: tuple[str, ...]) -> list[DeclaredEntry]:
     found: list[tuple[Path, Mapping[str, Any]]] = [
         (("spec", "sources", number), entry) for number, entry in enumerate(stream.config.get("sources", ()))
     ]
@@ -129,6 +129,6 @@ def _entries(stream: Stream, unmanaged: tuple[str, ...]) -> list[Entry]:
     entries = []
     for path, config in found:
         entries.append(
-            Entry(stream, path, config, origin_of(config, domain), config.get("consumer", {}).get("name") in unmanaged)
+            DeclaredEntry(stream, path, config, origin_of(config, domain), config.get("consumer", {}).get("name") in unmanaged)
         )
     return entries

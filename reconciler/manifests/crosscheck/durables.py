@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.manifests.crosscheck.declarations import Declarations, Entry
+from reconciler.manifests.crosscheck.declarations import Declarations, DeclaredEntry
 from reconciler.manifests.crosscheck.streams import listened_subjects
 from reconciler.manifests.findings import Fault, Finding, Path
 from reconciler.manifests.suggest import quoted
@@ -29,7 +29,7 @@ class Taker(NamedTuple):
 
 def check_durables(declarations: Declarations) -> Iterator[Fault]:
     """Durables of entries, and consumers that are made to be read by an entry that is declared elsewhere."""
-    read: dict[Key, Entry] = {}
+    read: dict[Key, DeclaredEntry] = {}
     stored = _stored(declarations)
     for entry in declarations.entries:
         key = entry.durable_key
@@ -44,7 +44,7 @@ def check_durables(declarations: Declarations) -> Iterator[Fault]:
     yield from _check_inactivity(declarations, read)
 
 
-def _fault(entry: Entry, code: str, message: str, field: str) -> Fault:
+def _fault(entry: DeclaredEntry, code: str, message: str, field: str) -> Fault:
     return Fault(entry.location, Finding((*entry.path, "consumer", field), code, message))
 
 
@@ -56,7 +56,7 @@ def _stored(declarations: Declarations) -> SubjectIndex[Declared]:
     return index
 
 
-def _check_managed(declarations: Declarations, stored: SubjectIndex[Declared], entry: Entry, key: Key) -> Iterator[Fault]:
+def _check_managed(declarations: Declarations, stored: SubjectIndex[Declared], entry: DeclaredEntry, key: Key) -> Iterator[Fault]:
     declared = declarations.by_key.get(key)
     if declared is not None:
         message = (
@@ -75,7 +75,9 @@ def _check_managed(declarations: Declarations, stored: SubjectIndex[Declared], e
         yield _fault(entry, "deliver-subject-stored", message, "serverManaged")
 
 
-def _check_delivery(declarations: Declarations, stored: SubjectIndex[Declared], read: dict[Key, Entry]) -> Iterator[Fault]:
+def _check_delivery(
+    declarations: Declarations, stored: SubjectIndex[Declared], read: dict[Key, DeclaredEntry]
+) -> Iterator[Fault]:
     delivered: dict[str, Taker] = {}
     for subject, taker in _takers(declarations, read):
         other = delivered.setdefault(subject, taker)
@@ -88,7 +90,7 @@ def _check_delivery(declarations: Declarations, stored: SubjectIndex[Declared], 
             yield Fault(taker.location, Finding(taker.path, "deliver-subject-stored", message))
 
 
-def _takers(declarations: Declarations, read: dict[Key, Entry]) -> Iterator[tuple[str, Taker]]:
+def _takers(declarations: Declarations, read: dict[Key, DeclaredEntry]) -> Iterator[tuple[str, Taker]]:
     for entry in declarations.entries:
         key = entry.durable_key
         if entry.deliver_subject and (key is None or read[key] is entry):
@@ -109,7 +111,7 @@ def _flows(declared: Declared) -> bool:
     return bool(declared.config["ack_policy"] == "flow_control")
 
 
-def _check_inactivity(declarations: Declarations, read: dict[Key, Entry]) -> Iterator[Fault]:
+def _check_inactivity(declarations: Declarations, read: dict[Key, DeclaredEntry]) -> Iterator[Fault]:
     """A stream's limit of inactivity holds for every consumer, and while nobody reads through it a durable is inactive."""
     ours = {key for key, entry in read.items() if entry.managed} | {declared.key for declared in _for_sources(declarations)}
     for key in sorted({key.stream_key for key in ours}):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any
 
-from reconciler.manifests.crosscheck.declarations import Declarations, Entry
+from reconciler.manifests.crosscheck.declarations import Declarations, DeclaredEntry
 from reconciler.manifests.findings import Fault, Finding, Step, warning
 from reconciler.manifests.rules.stream import stored_subjects
 from reconciler.manifests.suggest import quoted
@@ -26,15 +26,15 @@ def check_sourcing(declarations: Declarations) -> Iterator[Fault]:
     yield from _check_cycles(declarations)
 
 
-def _fault(entry: Entry, code: str, message: str, *below: Step) -> Fault:
+def _fault(entry: DeclaredEntry, code: str, message: str, *below: Step) -> Fault:
     return Fault(entry.location, Finding((*entry.path, *below), code, message))
 
 
-def _warning(entry: Entry, code: str, message: str, *below: str) -> Fault:
+def _warning(entry: DeclaredEntry, code: str, message: str, *below: str) -> Fault:
     return Fault(entry.location, warning((*entry.path, *below), code, message))
 
 
-def _check_origin(declarations: Declarations, entry: Entry, domains: set[str]) -> Iterator[Fault]:
+def _check_origin(declarations: Declarations, entry: DeclaredEntry, domains: set[str]) -> Iterator[Fault]:
     if entry.origin is None:
         return
     if entry.origin in declarations.removed:
@@ -59,7 +59,7 @@ def _check_origin(declarations: Declarations, entry: Entry, domains: set[str]) -
             yield _warning(entry, "filter-outside-stream", message, "filterSubject")
 
 
-def _check_own_durable(declarations: Declarations, entry: Entry, domains: set[str]) -> Iterator[Fault]:
+def _check_own_durable(declarations: Declarations, entry: DeclaredEntry, domains: set[str]) -> Iterator[Fault]:
     key = entry.durable_key
     if key is None or entry.unmanaged:
         return
@@ -86,7 +86,9 @@ def _check_own_durable(declarations: Declarations, entry: Entry, domains: set[st
     yield from _check_transforms(declarations, entry, declared, config)
 
 
-def _check_transforms(declarations: Declarations, entry: Entry, declared: Declared, config: dict[str, Any]) -> Iterator[Fault]:
+def _check_transforms(
+    declarations: Declarations, entry: DeclaredEntry, declared: Declared, config: dict[str, Any]
+) -> Iterator[Fault]:
     """Transforms do not filter when a consumer is read: what no transform matches is stored as it is."""
     transforms = entry.config.get("subject_transforms")
     if not transforms:
@@ -111,13 +113,13 @@ def _check_transforms(declarations: Declarations, entry: Entry, declared: Declar
 
 def _check_cycles(declarations: Declarations) -> Iterator[Fault]:
     """A message must not come round: depth-first along the entries, without recursion."""
-    below: dict[Key, list[Entry]] = {}
+    below: dict[Key, list[DeclaredEntry]] = {}
     for entry in declarations.entries:
         if entry.origin is not None and entry.origin != entry.stream.declared.key.stream_key:
             below.setdefault(entry.stream.declared.key.stream_key, []).append(entry)
     done: set[Key] = set()
     for start, first in below.items():
-        trail: list[Entry] = []
+        trail: list[DeclaredEntry] = []
         on_trail = {start: 0}
         stack = [iter(first)] if start not in done else []
         while stack:
@@ -141,7 +143,7 @@ def _check_cycles(declarations: Declarations) -> Iterator[Fault]:
                 stack.append(iter(below[origin]))
 
 
-def _flows(declarations: Declarations, circle: list[Entry]) -> bool:
+def _flows(declarations: Declarations, circle: list[DeclaredEntry]) -> bool:
     """Whether some message passes every filter on the way; transforms may do anything, so they count as passing."""
     if any(entry.config.get("subject_transforms") for entry in circle):
         return True
@@ -150,7 +152,7 @@ def _flows(declarations: Declarations, circle: list[Entry]) -> bool:
     return all(any(overlap(one, other) for one, other in product(*pair)) for pair in around)
 
 
-def _selected(declarations: Declarations, entry: Entry) -> Sequence[str]:
+def _selected(declarations: Declarations, entry: DeclaredEntry) -> Sequence[str]:
     """What an entry copies, by its own filter or by that of its declared consumer; nothing means all."""
     declared = declarations.by_key.get(entry.durable_key) if entry.durable_key else None
     return entry.filters or (filters_of(declared.config) if declared else ())

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from reconciler.manifests.compile import Context, compile_document
 from reconciler.manifests.envelope import name_problem
-from reconciler.manifests.export.sources import Sources, kept_for, reads
+from reconciler.manifests.export.sources import ExportedSources, kept_for, reads
 from reconciler.manifests.nack.export import to_nack
 from reconciler.manifests.reference.fields import KINDS, fields_of
 from reconciler.manifests.syntax.document import Document
@@ -90,7 +90,7 @@ def export(live: Live, stream: str | None = None, fmt: Format = "yaml") -> Expor
 
 def _write_stream(writer: _Writer, key: Key, seen: LiveStream) -> None:
     config = seen.config
-    sources = Sources(writer.live, key, seen.marker.residue)
+    sources = ExportedSources(writer.live, key, seen.marker.residue)
     normal = sources.declared(_declared_view(normal_stream(config, key.name, writer.live.server.level), seen.marker))
     for note in sources.notes:
         writer.note(key, note)

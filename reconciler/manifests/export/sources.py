@@ -18,7 +18,7 @@ from reconciler.model.sourcing import DELIVERED, detached, durable_config, durab
 _SELECTED = ("filter_subject", "opt_start_seq", "opt_start_time")
 
 
-class Sources:
+class ExportedSources:
     """The entries of one stream; `notes` is what they do not say."""
 
     def __init__(self, live: Live, key: Key, residue: tuple[Residue, ...]) -> None:

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from reconciler.errors import InvalidInput, Problem
-from reconciler.manifests.files.processes import Compiler, Outcome, compile_here, compile_in_processes
+from reconciler.manifests.files.processes import Compiler, TextOutcome, compile_here, compile_in_processes
 from reconciler.manifests.files.source import SourceFile
 from reconciler.manifests.syntax.document import ENOUGH_PROBLEMS, Document, Text
 from reconciler.manifests.syntax.texts import cut, parse_text
@@ -42,10 +42,10 @@ class _Entry(Generic[R]):
     sha256: str
     data: bytes | None = None
     wanted: tuple[Document, ...] | None = None
-    outcome: Outcome[R] | None = None
+    outcome: TextOutcome[R] | None = None
 
 
-class Loaded(NamedTuple, Generic[R]):
+class ParsedFiles(NamedTuple, Generic[R]):
     """Results and problems of all files, in the order of the files; `parsed` counts the files that were not remembered."""
 
     results: tuple[R, ...]
@@ -113,7 +113,7 @@ class Parser(Generic[C, R]):
             found += entry.wanted
         return tuple(found)
 
-    def parse(self, files: Sequence[SourceFile], context: C) -> Loaded[R]:
+    def parse(self, files: Sequence[SourceFile], context: C) -> ParsedFiles[R]:
         """The results of all documents of these files."""
         if context != self._context:
             self._context = context
@@ -137,13 +137,13 @@ class Parser(Generic[C, R]):
                 problems += outcome.problems
         finally:
             self._end_pass()
-        return Loaded(tuple(results), tuple(problems), len(stale))
+        return ParsedFiles(tuple(results), tuple(problems), len(stale))
 
-    def _outcome(self, file: SourceFile) -> Outcome[R]:
+    def _outcome(self, file: SourceFile) -> TextOutcome[R]:
         failed = self._failed.get(file.path)
         if failed:
-            return Outcome((), failed)
-        return cast("Outcome[R]", self._entries[file.path].outcome)  # every entry that did not fail has been parsed
+            return TextOutcome((), failed)
+        return cast("TextOutcome[R]", self._entries[file.path].outcome)  # every entry that did not fail has been parsed
 
     def _parse_entries(self, entries: Sequence[_Entry[R]], context: C) -> None:
         compiler = Compiler(self._compile, self._faults_of, context)
@@ -166,7 +166,7 @@ class Parser(Generic[C, R]):
         compile_all = compile_in_processes if large else compile_here
         owned = ((owners.popleft(), outcome) for outcome in compile_all(compiler, texts()))
         for number, (path, group) in enumerate(groupby(owned, key=itemgetter(0))):
-            parts: list[Outcome[R]] = []
+            parts: list[TextOutcome[R]] = []
             faults = 0
             for _, outcome in group:
                 # Pieces that were on their way already do not count, or the outcome would depend on where the work is done.
@@ -249,10 +249,10 @@ def _may_hold(kinds: frozenset[str], data: bytes) -> bool:
     return named or (b"\\" in data and _ESCAPED_NAME.search(data) is not None)
 
 
-def _joined(parts: Sequence[Outcome[R]], more: tuple[Problem, ...]) -> Outcome[R]:
+def _joined(parts: Sequence[TextOutcome[R]], more: tuple[Problem, ...]) -> TextOutcome[R]:
     if len(parts) == 1 and not more:
         return parts[0]
-    return Outcome(
+    return TextOutcome(
         tuple(result for part in parts for result in part.results),
         (*more, *(problem for part in parts for problem in part.problems)),
     )

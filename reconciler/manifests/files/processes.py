@@ -29,7 +29,7 @@ _BATCHES_PER_WORKER = 3
 """Waiting for each worker: enough to keep it busy, few enough that the texts of a large tree are not all in memory."""
 
 
-class Outcome(NamedTuple, Generic[R]):
+class TextOutcome(NamedTuple, Generic[R]):
     """What became of a text: one result for each document that could be read, and the problems of the others."""
 
     results: tuple[R, ...]
@@ -43,16 +43,16 @@ class Compiler(NamedTuple, Generic[C, R]):
     faults_of: Callable[[R], int]
     context: C
 
-    def faults(self, outcome: Outcome[R]) -> int:
+    def faults(self, outcome: TextOutcome[R]) -> int:
         """How much is wrong with a text."""
         return len(outcome.problems) + sum(map(self.faults_of, outcome.results))
 
 
-def compile_here(compiler: Compiler[C, R], texts: Iterable[Text]) -> Iterator[Outcome[R]]:
+def compile_here(compiler: Compiler[C, R], texts: Iterable[Text]) -> Iterator[TextOutcome[R]]:
     """Parses each text and compiles its documents, up to the one at which there are enough problems."""
     for text in texts:
         documents, problems = parse_text(text)
-        yield Outcome(tuple(_compiled(compiler, documents)), problems)
+        yield TextOutcome(tuple(_compiled(compiler, documents)), problems)
 
 
 def _compiled(compiler: Compiler[C, R], documents: Iterable[Document]) -> Iterator[R]:
@@ -65,7 +65,7 @@ def _compiled(compiler: Compiler[C, R], documents: Iterable[Document]) -> Iterat
             return
 
 
-def compile_in_processes(compiler: Compiler[C, R], texts: Iterable[Text]) -> Iterator[Outcome[R]]:
+def compile_in_processes(compiler: Compiler[C, R], texts: Iterable[Text]) -> Iterator[TextOutcome[R]]:
     """The same, spread over the cores. The compiler and the results are pickled; threads here are not disturbed."""
     workers = min(_MAX_WORKERS, _cores())
     job = partial(_compile_batch, compiler)
@@ -76,12 +76,14 @@ def compile_in_processes(compiler: Compiler[C, R], texts: Iterable[Text]) -> Ite
         raise ReconcilerError(msg) from error
 
 
-def _compile_batch(compiler: Compiler[C, R], texts: Sequence[Text]) -> list[Outcome[R]]:
+def _compile_batch(compiler: Compiler[C, R], texts: Sequence[Text]) -> list[TextOutcome[R]]:
     return list(compile_here(compiler, texts))
 
 
-def _spread(job: Callable[[Sequence[Text]], list[Outcome[R]]], texts: Iterable[Text], workers: int) -> Iterator[Outcome[R]]:
-    waiting: deque[Future[list[Outcome[R]]]] = deque()
+def _spread(
+    job: Callable[[Sequence[Text]], list[TextOutcome[R]]], texts: Iterable[Text], workers: int
+) -> Iterator[TextOutcome[R]]:
+    waiting: deque[Future[list[TextOutcome[R]]]] = deque()
     # Never fork: the daemon has threads, whose locks a forked child would keep locked for ever.
     # A worker lives for one load and makes next to no cycles: there is nothing for the collector to find.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:

@@ -117,7 +117,7 @@ DOCS: Mapping[str, Mapping[str, str]] = {
         "KeyValue": "For key-value buckets.",
         "ObjectStore": "For object buckets.",
     },
-    "Patch": {"target": "The resource.", "spec": "Merged into its spec as RFC 7396: null unsets, lists replace."},
+    "EnvironmentPatch": {"target": "The resource.", "spec": "Merged into its spec as RFC 7396: null unsets, lists replace."},
     "Target": {"kind": "Its kind.", "name": "Its name."},
     "PolicySpec": {
         "consumers": "Rules for consumers.",

@@ -26,7 +26,7 @@ class Mark(Protocol):
     column: int
 
 
-class Event(Protocol):
+class ParserEvent(Protocol):
     """What the events of a parser have in common; only scalars have a value and a style, only nodes an anchor."""
 
     start_mark: Mark
@@ -41,7 +41,7 @@ class YamlParser(Protocol):
 
     def __init__(self, data: bytes) -> None: ...
 
-    def get_event(self) -> Event:
+    def get_event(self) -> ParserEvent:
         """The next event."""
 
     def check_node(self) -> bool:

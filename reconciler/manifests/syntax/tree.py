@@ -19,7 +19,7 @@ from yaml.events import (
 )
 
 from reconciler.manifests.syntax.document import MAX_DEPTH, join_path
-from reconciler.manifests.syntax.events import Event, Mark, YamlParser
+from reconciler.manifests.syntax.events import Mark, ParserEvent, YamlParser
 from reconciler.manifests.syntax.scalars import Ambiguous, OutOfRange, resolve
 
 Container = dict[str, object] | list[object]
@@ -93,7 +93,7 @@ class TreeBuilder:
             event = next_event()
         return self._root[0], start
 
-    def _place(self, value: object, event: Event) -> None:
+    def _place(self, value: object, event: ParserEvent) -> None:
         container = self._container
         if isinstance(container, list):
             container.append(value)
@@ -103,7 +103,7 @@ class TreeBuilder:
             container[self._key] = value
             self._key = _NO_KEY
 
-    def _checked_key(self, key: object, event: Event) -> str:
+    def _checked_key(self, key: object, event: ParserEvent) -> str:
         if type(key) is not str:
             written = f"*{event.anchor}" if _kind(event) is AliasEvent else event.value
             self._report("key-not-string", f'a key is a string: write "{written}" in quotes', event.start_mark)
@@ -114,7 +114,7 @@ class TreeBuilder:
             self._report("duplicate-key", f'"{key}" is already set in this mapping', event.start_mark, key)
         return key
 
-    def _open(self, event: Event, new: Container) -> None:
+    def _open(self, event: ParserEvent, new: Container) -> None:
         if len(self._stack) >= MAX_DEPTH:
             self._lose("too-deep", f"more than {MAX_DEPTH} levels of nesting", event.start_mark)
         if type(self._container) is dict and self._key is _NO_KEY:
@@ -140,7 +140,7 @@ class TreeBuilder:
         else:
             self._container[key] = done
 
-    def _expand(self, event: Event) -> object:
+    def _expand(self, event: ParserEvent) -> object:
         name = event.anchor
         if name not in self._anchors:
             self._report("unknown-alias", f"no anchor &{name} before this alias in this document", event.start_mark)
@@ -166,7 +166,7 @@ class TreeBuilder:
             return [self._copy(part, depth + 1) for part in value]
         return value
 
-    def _scalar(self, event: Event) -> object:
+    def _scalar(self, event: ParserEvent) -> object:
         tag = event.tag
         if tag is not None and tag in ("!", _CORE + "str"):
             return event.value

@@ -41,7 +41,7 @@ class Target(Spec):
     name: Annotated[str, Field(min_length=1)]
 
 
-class Patch(Spec):
+class EnvironmentPatch(Spec):
     """What is different about one resource in this environment."""
 
     target: Target
@@ -55,7 +55,7 @@ class EnvironmentSpec(Spec):
     url: str = ""
     expect: Expect = Expect()
     defaults: Defaults = Defaults()
-    patches: list[Patch] = []
+    patches: list[EnvironmentPatch] = []
 
 
 class ConsumerPolicy(Spec):

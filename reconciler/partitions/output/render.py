@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconciler.partitions.output.text import worker_file, worker_text
-from reconciler.partitions.planning.model import NEW, Reason, Workers
+from reconciler.partitions.planning.model import NEW, MoveReason, Workers
 
 ROWS = pa.schema(
     {
@@ -51,7 +51,7 @@ class Tree:
 
 
 @dataclass(slots=True)
-class Manifests:
+class WorkerManifests:
     """The files of the workers of a pool, made slice by slice."""
 
     pool: str
@@ -117,7 +117,7 @@ def moves_table(rows: pa.Table, workers: Workers) -> pa.Table:
     """What of them has another worker than before; what is new counts as well."""
     home, place = rows.column("home"), rows.column("place")
     moved = rows.filter(pc.or_(pc.not_equal(home, place), pc.equal(home, NEW)))
-    reasons = pa.array([reason.name.lower() for reason in Reason], pa.string())
+    reasons = pa.array([reason.name.lower() for reason in MoveReason], pa.string())
     to, why = _names(workers).take(moved.column("place")), reasons.take(moved.column("reason"))
     return pa.table([moved.column("subject"), moved.column("from"), to, moved.column("weight"), why], schema=MOVES_ROWS)
 

@@ -19,7 +19,7 @@ from reconciler.partitions.planning.model import Ints, Items, Ranks
 _NEVER = np.iinfo(np.int64).max // 4
 
 
-class Link(NamedTuple):
+class ChainLink(NamedTuple):
     """One item and where it goes."""
 
     row: int
@@ -41,9 +41,9 @@ class Around:
     """Whether chains are looked for."""
 
 
-def lightest_chain(items: Items, rows: Ints, place: Ranks, worker: int, around: Around) -> tuple[Link, ...]:
+def lightest_chain(items: Items, rows: Ints, place: Ranks, worker: int, around: Around) -> tuple[ChainLink, ...]:
     """The chain that brings this worker under its limit; nothing when there is none. `rows` are in key order."""
-    best: tuple[int, tuple[Link, ...]] = (_NEVER, ())
+    best: tuple[int, tuple[ChainLink, ...]] = (_NEVER, ())
     for first in rows[place[rows] == worker].tolist():
         found = _from(items, rows, place, first, around)
         if found is not None and found[0] < best[0]:
@@ -51,7 +51,7 @@ def lightest_chain(items: Items, rows: Ints, place: Ranks, worker: int, around: 
     return best[1]
 
 
-def _from(items: Items, rows: Ints, place: Ranks, first: int, around: Around) -> tuple[int, tuple[Link, ...]] | None:
+def _from(items: Items, rows: Ints, place: Ranks, first: int, around: Around) -> tuple[int, tuple[ChainLink, ...]] | None:
     """The lightest chain that begins with this item; what it weighs, and its links."""
     worker = int(place[first])
     spare, room, light = around.spare.copy(), around.room.copy(), around.light
@@ -95,8 +95,8 @@ def _from(items: Items, rows: Ints, place: Ranks, first: int, around: Around) ->
         return None
     links, row = [], first
     while chosen >= 0:
-        links.append(Link(row, int(at[chosen])))
+        links.append(ChainLink(row, int(at[chosen])))
         row, chosen, to = int(others[chosen]), int(following[chosen]), int(end[chosen])
-    links.append(Link(row, to))
+    links.append(ChainLink(row, to))
     beside = max(0, -int(spare[worker])) + (int(items.weight[first]) if place[first] == items.home[first] else 0)
     return placed + beside, tuple(links)

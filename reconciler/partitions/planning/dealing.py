@@ -35,7 +35,7 @@ class NoRoom(Exception):
 
 
 @dataclass(slots=True)
-class Table:
+class RoundTable:
     """The workers around the table, while the dealing goes on."""
 
     workers: Workers
@@ -53,7 +53,7 @@ class Table:
             self.first[worker] = max(0, self.first[worker] - weight)
 
 
-def deal_heavy(items: Items, rows: Ints, table: Table) -> dict[int, int]:
+def deal_heavy(items: Items, rows: Ints, table: RoundTable) -> dict[int, int]:
     """Each item, heaviest first, to the worker that then has the lowest load for its capacity, of those that have room for it.
 
     Among workers of one capacity that is the one with the lowest load now; so one of each capacity is looked at.
@@ -82,7 +82,7 @@ def deal_heavy(items: Items, rows: Ints, table: Table) -> dict[int, int]:
     return placed
 
 
-def _by_capacity(table: Table) -> dict[int, list[tuple[int, int]]]:
+def _by_capacity(table: RoundTable) -> dict[int, list[tuple[int, int]]]:
     """The workers with room by their load, a heap for each capacity; with very many of them one heap, by load for capacity."""
     capacities = sorted({table.workers.capacity[worker] for worker in table.load})
     heaps: dict[int, list[tuple[int, int]]] = (
@@ -97,13 +97,13 @@ def _by_capacity(table: Table) -> dict[int, list[tuple[int, int]]]:
     return heaps
 
 
-def _standing(table: Table, worker: int, capacity: int) -> int:
+def _standing(table: RoundTable, worker: int, capacity: int) -> int:
     """By what a worker stands in its heap."""
     load = table.load[worker]
     return load if capacity else (load << 64) // table.workers.capacity[worker]
 
 
-def deal_light(items: Items, rows: Ints, table: Table, place: Ranks) -> None:
+def deal_light(items: Items, rows: Ints, table: RoundTable, place: Ranks) -> None:
     """All the others, those that stand for most subjects first: that is how they fit best."""
     sizes: list[int] = np.unique(items.filters[rows]).tolist()
     for filters in reversed(sizes):
@@ -112,7 +112,7 @@ def deal_light(items: Items, rows: Ints, table: Table, place: Ranks) -> None:
         place[ranked(items, some)] = slots_in_order(given, table.workers.names)
 
 
-def share_out(table: Table, filters: int, count: int, weight: int) -> dict[int, int]:
+def share_out(table: RoundTable, filters: int, count: int, weight: int) -> dict[int, int]:
     """How many of so many items, each of this number of subjects, every worker gets."""
     free = {worker: slots // filters for worker, slots in table.free.items()}
     found = quotas(count, _wanted(weight, table), free)
@@ -124,7 +124,7 @@ def share_out(table: Table, filters: int, count: int, weight: int) -> dict[int, 
     return given
 
 
-def _wanted(weight: int, table: Table) -> dict[int, int]:
+def _wanted(weight: int, table: RoundTable) -> dict[int, int]:
     """Fresh workers first, up to their share; the rest is poured over everybody."""
     first = {worker: wanted for worker, wanted in table.first.items() if wanted > 0}
     total = sum(first.values())
@@ -136,7 +136,7 @@ def _wanted(weight: int, table: Table) -> dict[int, int]:
     return {worker: poured.get(worker, 0) + first.get(worker, 0) for worker in load}
 
 
-def _fresh_only(table: Table, first: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
+def _fresh_only(table: RoundTable, first: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int]]:
     return {worker: table.load[worker] for worker in first}, {worker: table.workers.capacity[worker] for worker in first}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.partitions.planning.columns import load_at, sums
 from reconciler.partitions.planning.levels import find_giants
-from reconciler.partitions.planning.model import Ints, Items, Rules, Share, Workers
+from reconciler.partitions.planning.model import Ints, Items, PlanningRules, Share, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Fixed:
         return self.load[worker] if worker in self.hosts else self.share.of(workers.capacity[worker], over)
 
 
-def find_fixed(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) -> Fixed:
+def find_fixed(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...]) -> Fixed:
     """Looks at all items, placed or not."""
     active = [worker for worker in group if workers.active[worker]]
     capacity = {worker: workers.capacity[worker] for worker in active}

@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.partitions.planning.columns import by_rank
 from reconciler.partitions.planning.fixed import Fixed
-from reconciler.partitions.planning.model import Ints, Items, Rules, Workers
+from reconciler.partitions.planning.model import Ints, Items, PlanningRules, Workers
 from reconciler.partitions.planning.quotas import skim
 from reconciler.partitions.planning.shedding import Give
 
@@ -28,7 +28,7 @@ class Giving:
     """What should be given away and is not, because the budget ended."""
 
 
-def find_giving(workers: Workers, rules: Rules, fixed: Fixed, load: Ints, pool: tuple[int, int]) -> Giving:
+def find_giving(workers: Workers, rules: PlanningRules, fixed: Fixed, load: Ints, pool: tuple[int, int]) -> Giving:
     """From the load of each worker, and of the pool: the weight that is in it already, and by what fresh workers are filled."""
     waiting, grain = pool
     over = {}

@@ -26,7 +26,7 @@ ABSENT = -2
 """The home of one whose worker is gone from the table."""
 
 
-class Reason(IntEnum):
+class MoveReason(IntEnum):
     """Why a partition is where it was not before; the first that applies."""
 
     STAYS = 0
@@ -121,7 +121,7 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PlanningRules:
     """What the plan has to keep to."""
 
     trigger: int

@@ -14,7 +14,18 @@ import pyarrow as pa
 
 from reconciler.partitions.planning.columns import sums
 from reconciler.partitions.planning.dealing import NoRoom
-from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Items, Ranks, Reason, Rules, Share, Solved, Workers
+from reconciler.partitions.planning.model import (
+    ABSENT,
+    NEW,
+    Bounds,
+    Items,
+    MoveReason,
+    PlanningRules,
+    Ranks,
+    Share,
+    Solved,
+    Workers,
+)
 from reconciler.partitions.planning.solve import solve
 from reconciler.partitions.planning.units import roll_up
 from reconciler.partitions.planning.zones import groups
@@ -31,7 +42,7 @@ class BrokenPlan(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PartitionPlan:
     """Where every partition goes, and why."""
 
     place: Ranks
@@ -47,7 +58,7 @@ class Plan:
     rounds: int = 1
 
 
-def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Array | None = None) -> Plan:
+def plan_locally(partitions: Items, workers: Workers, rules: PlanningRules, unit: pa.Array | None = None) -> PartitionPlan:
     """The whole plan."""
     rolled = roll_up(partitions, unit, workers.active)
     items = rolled.items
@@ -71,13 +82,13 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
     giants = np.concatenate([rows[list(found.giants)] for rows, found in solved]) if solved else np.array([], dtype=np.int64)
     leaf_place, leaf_reason = place[rolled.item], reason[rolled.item]
     if unit is not None:
-        reunited = (leaf_reason == Reason.STAYS) & (leaf_place != partitions.home)
-        leaf_reason = np.where(reunited, np.int8(Reason.UNIT), leaf_reason)
-        leaf_reason = np.where(leaf_reason == Reason.ABSENT, np.int8(Reason.DRAINING), leaf_reason)
-        leaf_reason = np.where(leaf_place == partitions.home, np.int8(Reason.STAYS), leaf_reason)
-        leaf_reason = np.where(partitions.home == NEW, np.int8(Reason.NEW), leaf_reason)
-        leaf_reason = np.where(partitions.home == ABSENT, np.int8(Reason.ABSENT), leaf_reason).astype(np.int8)
-    plan = Plan(
+        reunited = (leaf_reason == MoveReason.STAYS) & (leaf_place != partitions.home)
+        leaf_reason = np.where(reunited, np.int8(MoveReason.UNIT), leaf_reason)
+        leaf_reason = np.where(leaf_reason == MoveReason.ABSENT, np.int8(MoveReason.DRAINING), leaf_reason)
+        leaf_reason = np.where(leaf_place == partitions.home, np.int8(MoveReason.STAYS), leaf_reason)
+        leaf_reason = np.where(partitions.home == NEW, np.int8(MoveReason.NEW), leaf_reason)
+        leaf_reason = np.where(partitions.home == ABSENT, np.int8(MoveReason.ABSENT), leaf_reason).astype(np.int8)
+    plan = PartitionPlan(
         leaf_place,
         leaf_reason,
         {worker: share for _, found in solved for worker, share in found.share.items()},
@@ -92,7 +103,7 @@ def plan_locally(partitions: Items, workers: Workers, rules: Rules, unit: pa.Arr
     return plan
 
 
-def _solved(items: Items, workers: Workers, rules: Rules, ranks: tuple[int, ...]) -> Solved:
+def _solved(items: Items, workers: Workers, rules: PlanningRules, ranks: tuple[int, ...]) -> Solved:
     if not any(workers.active[k] for k in ranks):
         if len(items):
             raise no_receivers()
@@ -172,7 +183,7 @@ def _scattered(partitions: Items, items: Items, item: npt.NDArray[np.int64]) -> 
     return int(partitions.weight[apart].sum())
 
 
-def check(partitions: Items, workers: Workers, rules: Rules, plan: Plan, unit: pa.Array | None) -> None:
+def check(partitions: Items, workers: Workers, rules: PlanningRules, plan: PartitionPlan, unit: pa.Array | None) -> None:
     """The plan against every rule, from what it says."""
     place = plan.place
     faults = []

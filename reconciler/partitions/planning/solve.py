@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.partitions.planning.columns import among, filters_at, load_at, need_listed, sums
-from reconciler.partitions.planning.dealing import NoRoom, Table, deal_heavy, deal_light
+from reconciler.partitions.planning.dealing import NoRoom, RoundTable, deal_heavy, deal_light
 from reconciler.partitions.planning.fixed import Fixed, find_fixed
 from reconciler.partitions.planning.giving import Giving, find_giving, least_given
 from reconciler.partitions.planning.model import (
@@ -33,10 +33,10 @@ from reconciler.partitions.planning.model import (
     Ints,
     Items,
     Mask,
+    MoveReason,
     NotListed,
+    PlanningRules,
     Ranks,
-    Reason,
-    Rules,
     Solved,
     Workers,
 )
@@ -59,14 +59,14 @@ class _Sheet:
     movable: Mask
     """What may still be given away."""
 
-    def release(self, rows: Ints, reason: Reason) -> None:
+    def release(self, rows: Ints, reason: MoveReason) -> None:
         """Into the pool."""
         self.place[rows] = -1
         self.reason[rows] = reason
         self.movable[rows] = False
 
 
-def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) -> Solved:
+def solve(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...]) -> Solved:
     """The plan of a group; `group` are the ranks of its workers."""
     first = _attempt(items, workers, rules, group)
     if _overload(items, workers, rules, first) == 0:
@@ -77,7 +77,7 @@ def solve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) 
     return replace(best, bounds=first.bounds, filling=first.filling)
 
 
-def improve(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
+def improve(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...], best: Solved) -> Solved:
     """The best of three ways from a plan that leaves somebody over the trigger, and what holds it."""
     linked = replace(rules, chains=True)
     settled = [
@@ -99,7 +99,7 @@ def above(moved: int, bounds: Bounds) -> bool:
     return _MUCH * moved > (_MUCH + 1) * bounds.moved
 
 
-def _in_two(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], first: Solved) -> Solved:
+def _in_two(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...], first: Solved) -> Solved:
     """First what is over the trigger, then what fresh workers still lack; the first plan, if that is not better."""
     shed = _attempt(items, workers, replace(rules, fill=False), group)
     filled = _attempt(items.at(shed.place), workers, replace(rules, shed=False), group)
@@ -115,7 +115,7 @@ def lowered(bounds: Bounds, lack: int) -> Bounds:
     return replace(bounds, moved=max(bounds.forced, bounds.moved - max(0, lack)))
 
 
-def _settled(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
+def _settled(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...], best: Solved) -> Solved:
     """Until neither planning again nor changing places makes it better."""
     for _ in range(_MOST_ROUNDS):
         best = _again(items, workers, rules, group, best)
@@ -131,7 +131,7 @@ def _moved(items: Items, solved: Solved) -> int:
     return unlisted + int(items.weight[(solved.place != items.home) & (items.home != NEW)].sum())
 
 
-def _again(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...], best: Solved) -> Solved:
+def _again(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...], best: Solved) -> Solved:
     """The same from where it led to, as long as that makes it better."""
     for _ in range(_MOST_ROUNDS):
         now = replace(rules, fill=False, budget=_left(items, best, rules.budget))
@@ -142,7 +142,7 @@ def _again(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...],
     return best
 
 
-def _swapped(items: Items, workers: Workers, rules: Rules, best: Solved) -> Solved:
+def _swapped(items: Items, workers: Workers, rules: PlanningRules, best: Solved) -> Solved:
     """Large items in other places; with a budget nobody knows whether that is worth it."""
     large = (items.pin < 0) & among(best.place, best.share, len(workers))
     if rules.budget is not None or not best.share:
@@ -153,7 +153,7 @@ def _swapped(items: Items, workers: Workers, rules: Rules, best: Solved) -> Solv
         raise NotListed(large=heavy)
     large &= items.weight > heavy
     place = swap(items, workers, best, np.flatnonzero(large), rules)
-    return _following(items, best, replace(best, place=place, reason=np.full(len(items), Reason.OVERLOAD, dtype=np.int8)))
+    return _following(items, best, replace(best, place=place, reason=np.full(len(items), MoveReason.OVERLOAD, dtype=np.int8)))
 
 
 def heavy_above(weight: int, receivers: int) -> int:
@@ -172,7 +172,7 @@ def grain_of(lightest: int, fixed: Fixed) -> int:
     return lightest if lightest <= heavy_above(fixed.share.weight, len(fixed.receivers)) else 1
 
 
-def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...]) -> Solved:
+def _attempt(items: Items, workers: Workers, rules: PlanningRules, group: tuple[int, ...]) -> Solved:
     fixed = find_fixed(items, workers, rules, group)
     sheet = _start(items, workers, fixed, group)
     forced = int(items.weight[(sheet.place == -1) & (items.home != NEW)].sum())
@@ -190,8 +190,8 @@ def _attempt(items: Items, workers: Workers, rules: Rules, group: tuple[int, ...
     _trim(items, workers, sheet)
     _deal(items, workers, rules, fixed, sheet)
     bound = max(bound, _filled(items, workers, fixed, load, sheet) - pool if rules.fill else 0)
-    sheet.reason[sheet.place == items.home] = Reason.STAYS
-    for home, reason in ((NEW, Reason.NEW), (ABSENT, Reason.ABSENT)):
+    sheet.reason[sheet.place == items.home] = MoveReason.STAYS
+    for home, reason in ((NEW, MoveReason.NEW), (ABSENT, MoveReason.ABSENT)):
         sheet.reason[items.home == home] = reason
     return Solved(
         sheet.place,
@@ -211,14 +211,14 @@ def _start(items: Items, workers: Workers, fixed: Fixed, group: tuple[int, ...])
     place = items.home.copy()
     place[place < 0] = -1
     sheet = _Sheet(place, np.zeros(len(items), dtype=np.int8), place >= 0)
-    sheet.release(np.flatnonzero((place >= 0) & ~among(place, group, len(workers))), Reason.ZONE)
+    sheet.release(np.flatnonzero((place >= 0) & ~among(place, group, len(workers))), MoveReason.ZONE)
     pinned = np.flatnonzero(items.pin >= 0)
     sheet.place[pinned] = items.pin[pinned]
-    sheet.reason[pinned] = Reason.PIN
+    sheet.reason[pinned] = MoveReason.PIN
     sheet.movable[pinned] = False
     for row, worker in fixed.giants.items():
         sheet.place[row] = worker
-        sheet.reason[row] = Reason.GIANT
+        sheet.reason[row] = MoveReason.GIANT
         sheet.movable[row] = False
     return sheet
 
@@ -226,7 +226,7 @@ def _start(items: Items, workers: Workers, fixed: Fixed, group: tuple[int, ...])
 def _drain(items: Items, workers: Workers, sheet: _Sheet, rows: Ints, left: int | None) -> tuple[int, int | None]:
     """Everything leaves draining workers, or what the budget allows, worker by worker; what has to wait, and what is left."""
     if left is None:
-        sheet.release(rows, Reason.DRAINING)
+        sheet.release(rows, MoveReason.DRAINING)
         return 0, None
     load = sums(items.weight[rows], sheet.place[rows], len(workers))
     gives, waiting = {}, 0
@@ -236,11 +236,11 @@ def _drain(items: Items, workers: Workers, sheet: _Sheet, rows: Ints, left: int 
         left -= may
     gone = choose(items, rows, gives, len(workers), up=False)
     waiting = int(items.weight[rows].sum()) - int(items.weight[gone].sum())
-    sheet.release(gone, Reason.DRAINING)
+    sheet.release(gone, MoveReason.DRAINING)
     return waiting, left
 
 
-def _shed(items: Items, workers: Workers, sheet: _Sheet, giving: Giving, rules: Rules) -> int:
+def _shed(items: Items, workers: Workers, sheet: _Sheet, giving: Giving, rules: PlanningRules) -> int:
     """Releases what is given away; the least that any plan would have had to give."""
     if not giving.gives:
         return 0
@@ -249,8 +249,8 @@ def _shed(items: Items, workers: Workers, sheet: _Sheet, giving: Giving, rules: 
     bound = least_given(items, rows[among(sheet.place[rows], giving.over, len(workers))], giving.over, len(workers))
     gone = choose(items, rows, giving.gives, len(workers), up=rules.budget is None)
     overloaded = among(sheet.place[gone], giving.over, len(workers))
-    sheet.release(gone[overloaded], Reason.OVERLOAD)
-    sheet.release(gone[~overloaded], Reason.FILL)
+    sheet.release(gone[overloaded], MoveReason.OVERLOAD)
+    sheet.release(gone[~overloaded], MoveReason.FILL)
     return bound
 
 
@@ -259,10 +259,10 @@ def _trim(items: Items, workers: Workers, sheet: _Sheet) -> None:
     filters = filters_at(items, sheet.place, len(workers)).tolist()
     excess = {worker: filters[worker] - slots for worker, slots in enumerate(workers.slots) if filters[worker] > slots}
     need_listed(items, excess)
-    sheet.release(over_the_cap(items, np.flatnonzero(sheet.movable), excess, len(workers)), Reason.CAP)
+    sheet.release(over_the_cap(items, np.flatnonzero(sheet.movable), excess, len(workers)), MoveReason.CAP)
 
 
-def _deal(items: Items, workers: Workers, rules: Rules, fixed: Fixed, sheet: _Sheet) -> None:
+def _deal(items: Items, workers: Workers, rules: PlanningRules, fixed: Fixed, sheet: _Sheet) -> None:
     """Hosts get something only where nobody else has room."""
     pool = np.flatnonzero(sheet.place == -1)
     if not len(pool):
@@ -276,12 +276,12 @@ def _deal(items: Items, workers: Workers, rules: Rules, fixed: Fixed, sheet: _Sh
         _deal_among(items, pool, (*fixed.receivers, *sorted(fixed.hosts)), workers, (rules, fixed, sheet))
 
 
-def _deal_among(items: Items, pool: Ints, to: Iterable[int], workers: Workers, how: tuple[Rules, Fixed, _Sheet]) -> None:
+def _deal_among(items: Items, pool: Ints, to: Iterable[int], workers: Workers, how: tuple[PlanningRules, Fixed, _Sheet]) -> None:
     rules, fixed, sheet = how
     load = load_at(items, sheet.place, len(workers)).tolist()
     filters = filters_at(items, sheet.place, len(workers)).tolist()
     lacking = {k: fixed.share_of(k, workers) - load[k] for k in to if rules.fill and workers.fresh[k]}
-    table = Table(
+    table = RoundTable(
         workers,
         {worker: load[worker] for worker in to},
         {worker: max(0, workers.slots[worker] - filters[worker]) for worker in to},
@@ -301,22 +301,22 @@ def _filled(items: Items, workers: Workers, fixed: Fixed, before: Ints, sheet: _
     return sum(max(0, min(after[k], fixed.share_of(k, workers)) - int(before[k])) for k in fresh)
 
 
-def _overload(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
+def _overload(items: Items, workers: Workers, rules: PlanningRules, solved: Solved) -> int:
     return overload(load_at(items, solved.place, len(workers)).tolist(), workers, rules, solved)
 
 
-def overload(load: Sequence[int], workers: Workers, rules: Rules, solved: Solved) -> int:
+def overload(load: Sequence[int], workers: Workers, rules: PlanningRules, solved: Solved) -> int:
     """The weight that is over the trigger, and over what hosts have to carry."""
     over: int = sum(max(0, load[k] - share.of(workers.capacity[k], rules.trigger)) for k, share in solved.share.items())
     beside: int = sum(max(0, load[host] - solved.fixed_load[host]) for host in solved.hosts)
     return over + beside
 
 
-def _lack(items: Items, workers: Workers, rules: Rules, solved: Solved) -> int:
+def _lack(items: Items, workers: Workers, rules: PlanningRules, solved: Solved) -> int:
     return lack(load_at(items, solved.place, len(workers)).tolist(), workers, rules, solved)
 
 
-def lack(load: Sequence[int], workers: Workers, rules: Rules, solved: Solved) -> int:
+def lack(load: Sequence[int], workers: Workers, rules: PlanningRules, solved: Solved) -> int:
     """What fresh workers still lack."""
     if not rules.fill:
         return 0
@@ -332,13 +332,13 @@ def _left(items: Items, solved: Solved, budget: int | None) -> int | None:
 def _following(items: Items, best: Solved, later: Solved) -> Solved:
     """Two plans after each other as one."""
     reason = np.where(later.place != best.place, later.reason, best.reason)
-    reason[later.place == items.home] = Reason.STAYS
-    for home, why in ((NEW, Reason.NEW), (ABSENT, Reason.ABSENT)):
+    reason[later.place == items.home] = MoveReason.STAYS
+    for home, why in ((NEW, MoveReason.NEW), (ABSENT, MoveReason.ABSENT)):
         reason[items.home == home] = why
     return replace(later, reason=reason)
 
 
-def _held_by(items: Items, workers: Workers, rules: Rules, solved: Solved) -> tuple[str, ...]:
+def _held_by(items: Items, workers: Workers, rules: PlanningRules, solved: Solved) -> tuple[str, ...]:
     """What stands between this plan and its balance, if it has not reached it."""
     if _overload(items, workers, rules, solved) == 0:
         return ()

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reconciler.partitions.planning.chains import Around, Link, lightest_chain
+from reconciler.partitions.planning.chains import Around, ChainLink, lightest_chain
 from reconciler.partitions.planning.columns import by_rank, filters_at, free_at, load_at
-from reconciler.partitions.planning.model import Ints, Items, Ranks, Rules, Solved, Workers
+from reconciler.partitions.planning.model import Ints, Items, PlanningRules, Ranks, Solved, Workers
 
 _MOST_STEPS = 1000
 _MOST_PAIRS = 10_000_000
@@ -37,7 +37,7 @@ class _Step(NamedTuple):
     back: int
 
 
-def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, rules: Rules) -> Ranks:
+def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, rules: PlanningRules) -> Ranks:
     """Where everything is after all steps; `rows` are the large items of receivers that may move."""
     count = len(workers)
     place = solved.place.copy()
@@ -62,15 +62,15 @@ def swap(items: Items, workers: Workers, solved: Solved, rows: Ints, rules: Rule
     return place
 
 
-def _links(items: Items, rows: Ints, place: Ranks, worker: int, around: Around) -> tuple[Link, ...]:
+def _links(items: Items, rows: Ints, place: Ranks, worker: int, around: Around) -> tuple[ChainLink, ...]:
     """What goes where to help one worker."""
     if around.linked:
         return lightest_chain(items, rows, place, worker, around)
     step = _best(items, rows, place, (worker, around.receivers, around.spare, around.room))
     if step is None:
         return ()
-    there = Link(step.row, step.to)
-    return (there, Link(step.back, worker)) if step.back >= 0 else (there,)
+    there = ChainLink(step.row, step.to)
+    return (there, ChainLink(step.back, worker)) if step.back >= 0 else (there,)
 
 
 def _best(items: Items, rows: Ints, place: Ranks, around: tuple[int, Ints, Ints, Ints]) -> _Step | None:

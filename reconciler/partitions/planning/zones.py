@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.partitions.planning.columns import sums
-from reconciler.partitions.planning.model import Items, Ranks, Rules, Share, Workers
+from reconciler.partitions.planning.model import Items, PlanningRules, Ranks, Share, Workers
 from reconciler.partitions.planning.solve import solve
 
 
-def groups(items: Items, workers: Workers, rules: Rules) -> tuple[Ranks, list[tuple[int, ...]]]:
+def groups(items: Items, workers: Workers, rules: PlanningRules) -> tuple[Ranks, list[tuple[int, ...]]]:
     """The group of each item, and the workers of each group."""
     everybody = tuple(range(len(workers)))
     if rules.zones == "ignore" or not (items.zone >= 0).any():
@@ -28,7 +28,7 @@ def groups(items: Items, workers: Workers, rules: Rules) -> tuple[Ranks, list[tu
     return _lent(items, workers, rules, zones), zones
 
 
-def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, ...]]) -> Ranks:
+def _lent(items: Items, workers: Workers, rules: PlanningRules, zones: list[tuple[int, ...]]) -> Ranks:
     """Zones as workers, items as they are."""
     large = zone_workers(workers, zones)
     zone_of = np.array(workers.zone, dtype=np.int32)
@@ -40,7 +40,7 @@ def _lent(items: Items, workers: Workers, rules: Rules, zones: list[tuple[int, .
     pin = np.where(at_home, items.zone, -1)
     pin = np.where(items.pin >= 0, zone_of[np.maximum(items.pin, 0)], pin).astype(np.int32)
     as_zones = Items(items.keys, items.weight, items.filters, home, pin, items.zone)
-    calm = Rules(rules.trigger, rules.target, fill=False)
+    calm = PlanningRules(rules.trigger, rules.target, fill=False)
     return solve(as_zones, large, calm, tuple(range(len(zones)))).place
 
 
@@ -60,7 +60,7 @@ def zone_workers(workers: Workers, zones: Sequence[tuple[int, ...]]) -> Workers:
 def open_zones(
     large: Workers,
     zones: Sequence[tuple[int, ...]],
-    rules: Rules,
+    rules: PlanningRules,
     demand: tuple[Sequence[int], Sequence[int], int],
 ) -> list[bool]:
     """Which zones can hold all that belongs to them, from its weight and subjects by zone, and all weight."""

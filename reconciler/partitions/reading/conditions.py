@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from reconciler.partitions.reading.numbers import micro
 from reconciler.partitions.reading.texts import text_of
-from reconciler.partitions.spec import Condition
+from reconciler.partitions.spec import RowCondition
 
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "eq": pc.equal,
@@ -27,7 +27,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def fulfilled(batch: pa.RecordBatch, where: Sequence[Condition], table: str) -> pa.Array:
+def fulfilled(batch: pa.RecordBatch, where: Sequence[RowCondition], table: str) -> pa.Array:
     """True for the rows that fulfil all conditions."""
     kept = pa.array([True] * len(batch))
     for condition in where:
@@ -35,7 +35,7 @@ def fulfilled(batch: pa.RecordBatch, where: Sequence[Condition], table: str) -> 
     return kept
 
 
-def _holds(column: pa.Array, condition: Condition, table: str) -> pa.Array:
+def _holds(column: pa.Array, condition: RowCondition, table: str) -> pa.Array:
     if condition.op in ("isNull", "notNull"):
         return pc.is_null(column) if condition.op == "isNull" else pc.is_valid(column)
     values = condition.value if isinstance(condition.value, list) else [condition.value]

@@ -24,23 +24,23 @@ from reconciler.partitions import report as reports
 from reconciler.partitions.families import Family, problems
 from reconciler.partitions.gathering import rules_for
 from reconciler.partitions.plan_file import PlanFile
-from reconciler.partitions.planning.model import ABSENT, NEW, Reason, Workers
+from reconciler.partitions.planning.model import ABSENT, NEW, MoveReason, Workers
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import TableFiles
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Checked, Earlier, check_partitions
-from reconciler.partitions.spark.conditions import text_of
-from reconciler.partitions.spark.families import covering_all, filter_of, is_wild, told_by
-from reconciler.partitions.spark.frames import INT, TEXT, rows_of, small
-from reconciler.partitions.spark.planner import Planned, plan
-from reconciler.partitions.spark.problems import Problem as Pool
-from reconciler.partitions.spark.summing import summed
-from reconciler.partitions.spark.tables import Collected
+from reconciler.partitions.spark.columns.checking import Checked, Earlier, check_partitions
+from reconciler.partitions.spark.columns.conditions import text_of
+from reconciler.partitions.spark.columns.frames import INT, TEXT, rows_of, small
+from reconciler.partitions.spark.columns.tables import Collected
+from reconciler.partitions.spark.planner import PlannedPartitions, plan
+from reconciler.partitions.spark.solving.families import covering_all, filter_of, is_wild, told_by
+from reconciler.partitions.spark.solving.problems import PoolProblem as Pool
+from reconciler.partitions.spark.solving.summing import summed
 from reconciler.partitions.spec import PartitionPlanSpec, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedTables:
     """What became of the tables."""
 
     assignment: DataFrame
@@ -62,7 +62,7 @@ class _Frame(Collected):
 
 def plan_partitions(
     partitions: DataFrame, workers: DataFrame, previous: DataFrame | None, spec: PartitionPlanSpec | Mapping[str, Any]
-) -> Plan:
+) -> PlannedTables:
     """Plans; raises InvalidInput for what is wrong with the tables, Refused when the workers cannot hold so many subjects.
 
     Args:
@@ -91,7 +91,7 @@ def plan_partitions(
     moves = _moves(named, around, before, known_families)
     report = _report(rules_of, made, around, checked)
     report["pools"][rules_of.pool]["families"] = _families(assignment) if rules_of.families else {"count": 0, "partitions": 0}
-    return Plan(assignment, moves, report)
+    return PlannedTables(assignment, moves, report)
 
 
 def _spec(given: Mapping[str, Any]) -> PartitionPlanSpec:
@@ -152,7 +152,7 @@ def _moves(named: DataFrame, workers: Workers, before: DataFrame | None, familie
         gone = before.join(names.withColumnRenamed("known", "worker"), "worker", "left_anti").withColumnRenamed("worker", "gone")
         moved = told_by(moved.join(gone, "subject", "left"), gone, families, "gone")
         moved = moved.withColumn("known", F.coalesce("known", "gone"))
-    why = F.element_at(F.array(*(F.lit(reason.name.lower()) for reason in Reason)), F.col("reason") + 1)
+    why = F.element_at(F.array(*(F.lit(reason.name.lower()) for reason in MoveReason)), F.col("reason") + 1)
     return moved.select(
         "subject", F.col("known").alias("from"), F.col("worker").alias("to"), F.col("w").alias("weight"), why.alias("reason")
     )
@@ -164,7 +164,7 @@ def _families(assignment: DataFrame) -> dict[str, int]:
     return found
 
 
-def _report(spec: PartitionPlanSpec, planned: Planned, workers: Workers, checked: Checked) -> dict[str, Any]:
+def _report(spec: PartitionPlanSpec, planned: PlannedPartitions, workers: Workers, checked: Checked) -> dict[str, Any]:
     (outcome,) = planned.outcomes
     items, made, counts = summed(planned)
     filling = [workers.names[rank] for rank in sorted(outcome.filling)]

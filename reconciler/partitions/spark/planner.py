@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, Reason, Share
+from reconciler.partitions.planning.model import ABSENT, NEW, Bounds, MoveReason, Share
 from reconciler.partitions.planning.planner import (
     CapExceeded,
     cap_exceeded,
@@ -20,19 +20,19 @@ from reconciler.partitions.planning.planner import (
     pinned_too_many,
     too_many,
 )
-from reconciler.partitions.spark.frames import INT, LONG, among, kept, rows_of, small
-from reconciler.partitions.spark.groups import Group, Solution
-from reconciler.partitions.spark.items import item_key, roll_up
-from reconciler.partitions.spark.problems import Problem, Sums, sums_of
-from reconciler.partitions.spark.proving import Asked, prove
-from reconciler.partitions.spark.solve import solve
-from reconciler.partitions.spark.zones import groups_of
+from reconciler.partitions.spark.columns.frames import INT, LONG, among, kept, rows_of, small
+from reconciler.partitions.spark.solving.groups import Group, Solution
+from reconciler.partitions.spark.solving.items import item_key, roll_up
+from reconciler.partitions.spark.solving.problems import PoolProblem, Sums, sums_of
+from reconciler.partitions.spark.solving.proving import Asked, prove
+from reconciler.partitions.spark.solving.solve import solve
+from reconciler.partitions.spark.solving.zones import groups_of
 
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanSummary:
     """All of a plan but its rows."""
 
     share: Mapping[int, Share] = field(default_factory=dict)
@@ -47,18 +47,18 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedPartitions:
     """Every partition with `place` and `reason`, and what is known of each problem."""
 
     rows: DataFrame
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PlanSummary]
     counts: Mapping[int, int]
     """Partitions of every worker that has any."""
     sums: Sequence[Mapping[str, Any]]
     """Of the rows, by worker and reason (`proving.Proof`)."""
 
 
-def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> Planned:
+def plan(partitions: DataFrame, problems: Sequence[PoolProblem], *, units: bool) -> PlannedPartitions:
     """Plans partitions (`items.LEAF`)."""
     items = roll_up(partitions, _draining(problems), units=units)
     items = kept(items) if units else items
@@ -93,15 +93,15 @@ def plan(partitions: DataFrame, problems: Sequence[Problem], *, units: bool) -> 
         outcome if outcome.error else replace(outcome, bounds=outcome.bounds + Bounds(proof.scattered.get(number, 0)))
         for number, outcome in enumerate(outcomes)
     ]
-    return Planned(leaves, outcomes, proof.counts, proof.sums)
+    return PlannedPartitions(leaves, outcomes, proof.counts, proof.sums)
 
 
-def _draining(problems: Sequence[Problem]) -> list[int]:
+def _draining(problems: Sequence[PoolProblem]) -> list[int]:
     """Workers that receive nothing, as DataFrames have them."""
     return [problem.offset + rank for problem in problems for rank, active in enumerate(problem.workers.active) if not active]
 
 
-def _no_room(items: DataFrame, number: int, problem: Problem, sums: Sums) -> CapExceeded | None:
+def _no_room(items: DataFrame, number: int, problem: PoolProblem, sums: Sums) -> CapExceeded | None:
     """Before anything else: enough room at all, and for what is pinned."""
     workers = problem.workers
     for rank in sorted(sums.pinned):
@@ -112,7 +112,7 @@ def _no_room(items: DataFrame, number: int, problem: Problem, sums: Sums) -> Cap
     return too_many(sums.subjects, workers)
 
 
-def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]) -> list[list[int]]:
+def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[PoolProblem]) -> list[list[int]]:
     """Groups that are planned together: a budget is used up group by group."""
     waves: dict[int, list[int]] = {}
     seen: dict[int, int] = {}
@@ -123,7 +123,9 @@ def _waves(members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequenc
     return [waves[wave] for wave in sorted(waves)]
 
 
-def _lost(grouped: DataFrame, members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[Problem]) -> frozenset[int]:
+def _lost(
+    grouped: DataFrame, members: Mapping[int, tuple[int, tuple[int, ...]]], problems: Sequence[PoolProblem]
+) -> frozenset[int]:
     """Groups with partitions and without anybody to receive them."""
     empty = {group for group, (number, ranks) in members.items() if not any(problems[number].workers.active[k] for k in ranks)}
     if not empty:
@@ -134,7 +136,7 @@ def _lost(grouped: DataFrame, members: Mapping[int, tuple[int, tuple[int, ...]]]
 def _groups(
     wave: list[int],
     members: Mapping[int, tuple[int, tuple[int, ...]]],
-    problems: Sequence[Problem],
+    problems: Sequence[PoolProblem],
     found: Mapping[int, Solution],
 ) -> dict[int, Group]:
     groups = {}
@@ -158,24 +160,24 @@ def _left(budget: int, earlier: list[Solution]) -> int:
 
 def _outcome(
     number: int,
-    problem: Problem,
+    problem: PoolProblem,
     members: Mapping[int, tuple[int, tuple[int, ...]]],
     found: Mapping[int, Solution],
     failed: tuple[Mapping[int, CapExceeded], frozenset[int]],
-) -> Outcome:
+) -> PlanSummary:
     """The groups of a problem as one."""
     errors, lost = failed
     if number in errors:
-        return Outcome(error=errors[number])
+        return PlanSummary(error=errors[number])
     mine = [(group, ranks) for group, (of, ranks) in members.items() if of == number]
     for group, ranks in mine:
         if group in lost:
-            return Outcome(error=no_receivers())
+            return PlanSummary(error=no_receivers())
         solution = found.get(group)
         if solution is not None and solution.error is not None:
-            return Outcome(error=cap_exceeded(solution.error, solution.all_subjects, problem.workers, ranks))
+            return PlanSummary(error=cap_exceeded(solution.error, solution.all_subjects, problem.workers, ranks))
     solved = [found[group] for group, _ in mine if group in found]
-    return Outcome(
+    return PlanSummary(
         {worker: share for one in solved for worker, share in one.solved.share.items()},
         tuple(key for one in solved for key in one.giants),
         frozenset().union(*(one.solved.hosts for one in solved)),
@@ -223,11 +225,11 @@ def _leaves(
     leaves = partitions.withColumn("key", item_key()).join(placed, ["problem", "key"], "left")
     home, place = F.col("home"), F.col("place")
     reason = (
-        F.when(home == NEW, F.lit(int(Reason.NEW)))
-        .when(home == ABSENT, F.lit(int(Reason.ABSENT)))
-        .when(place == home, F.lit(int(Reason.STAYS)))
-        .when(F.col("why") == int(Reason.STAYS), F.lit(int(Reason.UNIT)))
-        .when(F.col("why") == int(Reason.ABSENT), F.lit(int(Reason.DRAINING)))
+        F.when(home == NEW, F.lit(int(MoveReason.NEW)))
+        .when(home == ABSENT, F.lit(int(MoveReason.ABSENT)))
+        .when(place == home, F.lit(int(MoveReason.STAYS)))
+        .when(F.col("why") == int(MoveReason.STAYS), F.lit(int(MoveReason.UNIT)))
+        .when(F.col("why") == int(MoveReason.ABSENT), F.lit(int(MoveReason.DRAINING)))
         .otherwise(F.col("why"))
     )
     placed_or_not = F.coalesce("place", F.lit(-1)).cast("int")

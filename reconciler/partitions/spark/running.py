@@ -23,24 +23,24 @@ from reconciler.partitions.output.index import Index, edited, read_index
 from reconciler.partitions.output.previous import read_previous
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.planning.model import ABSENT, Workers
-from reconciler.partitions.planning.planner import Plan
+from reconciler.partitions.planning.planner import PartitionPlan
 from reconciler.partitions.pools import look_around
 from reconciler.partitions.reading.earlier import read_earlier
 from reconciler.partitions.reading.inputs import NOTHING, Previous
 from reconciler.partitions.reading.partitions import used_columns
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, open_table
 from reconciler.partitions.reading.workers import read_workers, with_fresh
-from reconciler.partitions.spark.checking import Earlier, check_partitions
-from reconciler.partitions.spark.colliding import refuse_collisions
+from reconciler.partitions.spark.columns.checking import Earlier, check_partitions
+from reconciler.partitions.spark.columns.frames import sent
+from reconciler.partitions.spark.columns.rows import Gone, There
+from reconciler.partitions.spark.columns.tables import BROKEN, TableSource
 from reconciler.partitions.spark.ending import alive, answers, stop
-from reconciler.partitions.spark.frames import sent
 from reconciler.partitions.spark.planner import plan as plan_rows
-from reconciler.partitions.spark.problems import Problem
 from reconciler.partitions.spark.progress import Tell, watched
-from reconciler.partitions.spark.rows import Gone, There
 from reconciler.partitions.spark.session import SparkOptions, explained, failed, not_started, open_session
-from reconciler.partitions.spark.summing import summed
-from reconciler.partitions.spark.tables import BROKEN, Source
+from reconciler.partitions.spark.solving.colliding import refuse_collisions
+from reconciler.partitions.spark.solving.problems import PoolProblem
+from reconciler.partitions.spark.solving.summing import summed
 from reconciler.partitions.spec import Table
 
 Lap = Callable[[str, str], None]
@@ -49,7 +49,7 @@ Lap = Callable[[str, str], None]
 @contextmanager
 def planned_by_spark(
     plan: PlanFile, options: SparkOptions, listening: tuple[Lap, Tell | None]
-) -> Iterator[tuple[Gathered, Plan]]:
+) -> Iterator[tuple[Gathered, PartitionPlan]]:
     """Reads, checks and plans; raises InvalidInput, Refused or CapExceeded. The rows are there as long as the block lasts."""
     lap, tell = listening
     try:
@@ -59,7 +59,7 @@ def planned_by_spark(
     lap("session", f"Spark {spark.version} is ready")
     try:
         with alive(options.conf), watched(spark, tell):
-            yield _planned(plan, Source(spark, plan, options.shared_filesystem), lap)
+            yield _planned(plan, TableSource(spark, plan, options.shared_filesystem), lap)
     except answers() as error:
         known = explained(error, plan.spec.partitions.format, spark)
         raise known or ReconcilerError(failed(error, options)) from error
@@ -68,7 +68,7 @@ def planned_by_spark(
             stop(spark)
 
 
-def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
+def _planned(plan: PlanFile, source: TableSource, lap: Lap) -> tuple[Gathered, PartitionPlan]:
     spec, output = plan.spec, output_of(plan)
     for name, table in tables_of(spec):
         if not _read_here(name, table):
@@ -95,7 +95,7 @@ def _planned(plan: PlanFile, source: Source, lap: Lap) -> tuple[Gathered, Plan]:
         before = replace(before, partitions=families_before.count(_column(checked.rows, "subject")))
     lap("read", f"read {checked.count:,} partitions and {len(workers)} workers")
     rules = rules_for(spec, checked.weight)
-    made = plan_rows(checked.rows, [Problem(workers, rules)], units=checked.units)
+    made = plan_rows(checked.rows, [PoolProblem(workers, rules)], units=checked.units)
     (outcome,) = made.outcomes
     if outcome.error is not None:
         raise outcome.error
@@ -110,12 +110,12 @@ def _read_here(name: str, table: Table) -> bool:
     return name != "partitions" and table.format in LOCAL_FORMATS and table.path is not None and "://" not in table.path
 
 
-def _small_table(plan: PlanFile, source: Source, name: str, table: Table) -> TableFiles:
+def _small_table(plan: PlanFile, source: TableSource, name: str, table: Table) -> TableFiles:
     """Read by this process, where it can."""
     return open_table(plan, name, table) if _read_here(name, table) else source.collected(name, table)
 
 
-def _previous(plan: PlanFile, source: Source, index: Index, changed: list[str]) -> Previous:
+def _previous(plan: PlanFile, source: TableSource, index: Index, changed: list[str]) -> Previous:
     given = plan.spec.previous
     if given == "none":
         return NOTHING

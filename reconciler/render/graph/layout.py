@@ -47,7 +47,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Connector:
     """What leads from one box to another; its label has a width and a number of lines."""
 
     origin: int
@@ -57,7 +57,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Rectangle:
     """A rectangle."""
 
     x: float
@@ -65,7 +65,7 @@ class Place:
     width: float
     height: float
 
-    def moved(self, x: float, y: float) -> Place:
+    def moved(self, x: float, y: float) -> Rectangle:
         """The same elsewhere."""
         return replace(self, x=self.x + x, y=self.y + y)
 
@@ -88,12 +88,12 @@ class Layout:
 
     width: float
     height: float
-    boxes: dict[int, Place]
+    boxes: dict[int, Rectangle]
     paths: dict[int, Path]
-    frames: list[tuple[int, Place]]
+    frames: list[tuple[int, Rectangle]]
 
 
-def layout(boxes: Sequence[Box], links: Sequence[Link], *, framed: bool) -> Layout:
+def layout(boxes: Sequence[Box], links: Sequence[Connector], *, framed: bool) -> Layout:
     """Places for all of it; with frames around lanes if they have names to be shown."""
     pairs = [(link.origin, link.target) for link in links]
     parts = []
@@ -108,9 +108,9 @@ def _packed(parts: list[Layout]) -> Layout:
     """Parts in rows, the tallest first; what hangs on nothing comes last."""
     area = sum((part.width + _BETWEEN) * (part.height + _BETWEEN) for part in parts)
     room = max([math.sqrt(area * _SHAPE), *(part.width for part in parts)])
-    boxes: dict[int, Place] = {}
+    boxes: dict[int, Rectangle] = {}
     paths: dict[int, Path] = {}
-    frames: list[tuple[int, Place]] = []
+    frames: list[tuple[int, Rectangle]] = []
     x = y = row = width = 0.0
     for part in sorted(parts, key=lambda part: (not part.paths, -part.height)):
         if x and x + part.width > room:
@@ -123,7 +123,7 @@ def _packed(parts: list[Layout]) -> Layout:
     return Layout(width, y + row, boxes, paths, frames)
 
 
-def _part(boxes: Sequence[Box], links: dict[int, Link], members: list[int], *, framed: bool) -> Layout:
+def _part(boxes: Sequence[Box], links: dict[int, Connector], members: list[int], *, framed: bool) -> Layout:
     """One part that hangs together, its own corner at 0, 0."""
     rank, turned = ranks(members, [(link.origin, link.target) for link in links.values()])
     backwards = {number for number, link in links.items() if (link.origin, link.target) in turned}
@@ -144,7 +144,7 @@ def _part(boxes: Sequence[Box], links: dict[int, Link], members: list[int], *, f
     return Layout(part.width, banded.height, found, paths, frames)
 
 
-def _loop(box: Place) -> Path:
+def _loop(box: Rectangle) -> Path:
     """A link of a box with itself: its two ends, on the upper edge."""
     near, far = box.x + box.width * 0.6, box.x + box.width * 0.9
     return Path(((near, box.y), (far, box.y)), (box.x + box.width + _INDENT, box.y))
@@ -153,7 +153,7 @@ def _loop(box: Place) -> Path:
 class _Part:
     """The columns of a part: where they begin, and where links meet their boxes."""
 
-    def __init__(self, boxes: Sequence[Box], links: dict[int, Link], order: Ordered, margin: float) -> None:
+    def __init__(self, boxes: Sequence[Box], links: dict[int, Connector], order: Ordered, margin: float) -> None:
         """The margin is that of the frames around lanes; 0 where there are none."""
         self._boxes, self._links, self._order, self._margin = boxes, links, order, margin
         self._indent = _INDENT + margin
@@ -183,15 +183,15 @@ class _Part:
         stack = Stack(self._order.columns, self._order.lane, self._heights, len(self._boxes), *sides)
         return stack.banded(above, below)
 
-    def frame(self, band: Band) -> tuple[int, Place]:
+    def frame(self, band: Band) -> tuple[int, Rectangle]:
         """Around what a lane has in this part."""
         left, right = self._lefts[band.first] - self._margin, self._rights[band.last] + self._margin
-        return band.lane, Place(left, band.y, right - left, band.size)
+        return band.lane, Rectangle(left, band.y, right - left, band.size)
 
-    def places(self, tops: dict[int, float]) -> dict[int, Place]:
+    def places(self, tops: dict[int, float]) -> dict[int, Rectangle]:
         """The boxes."""
         return {
-            item: Place(self._lefts[column], tops[item], self._widths[column], self._heights[item])
+            item: Rectangle(self._lefts[column], tops[item], self._widths[column], self._heights[item])
             for item, column in self._column.items()
             if item < len(self._boxes)
         }

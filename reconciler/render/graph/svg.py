@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from reconciler.render.graph.layout import LINE, Box, Layout, Link, Path, Place, layout
+from reconciler.render.graph.layout import LINE, Box, Connector, Layout, Path, Rectangle, layout
 from reconciler.render.graph.widths import text_width
 from reconciler.render.graph.words import (
     COLOURS,
@@ -95,9 +95,9 @@ def _laid_out(topology: Topology, lanes: list[str], *, framed: bool) -> Layout:
     links = []
     for edge in topology.edges:
         said = edge_lines(edge)
-        links.append(Link(of[edge.origin], of[edge.aggregate], max(text_width(line, _SMALL) for line in said), len(said)))
+        links.append(Connector(of[edge.origin], of[edge.aggregate], max(text_width(line, _SMALL) for line in said), len(said)))
     first = len(topology.nodes)
-    links += [Link(of[reader.key.stream_key], first + number) for number, reader in enumerate(topology.readers)]
+    links += [Connector(of[reader.key.stream_key], first + number) for number, reader in enumerate(topology.readers)]
     return layout(boxes, links, framed=framed)
 
 
@@ -120,7 +120,7 @@ def _boxes(topology: Topology, found: Layout) -> Iterator[str]:
         yield from _drawn(found.boxes[number], "reader", reader_lines(reader), reader_tooltip(reader))
 
 
-def _drawn(box: Place, style: str, lines: list[str], tooltip: str) -> Iterator[str]:
+def _drawn(box: Rectangle, style: str, lines: list[str], tooltip: str) -> Iterator[str]:
     yield f'<g><title>{_escaped(tooltip)}</title><rect class="{style}" {_rectangle(box)} rx="5"/>'
     first = box.y + (box.height - LINE * (len(lines) - 1)) / 2 + _NAME / 3
     for number, line in enumerate(lines):
@@ -204,7 +204,7 @@ def _text(x: float, y: float, text: str, style: str = "") -> str:
     return f'<text{named} x="{_n(x)}" y="{_n(y)}">{_escaped(text)}</text>'
 
 
-def _rectangle(place_: Place) -> str:
+def _rectangle(place_: Rectangle) -> str:
     return f'x="{_n(place_.x)}" y="{_n(place_.y)}" width="{_n(place_.width)}" height="{_n(place_.height)}"'
 
 

@@ -63,7 +63,7 @@ class ResourceStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StatusView:
     """All that a status is made of."""
 
     found: tuple[ResourceStatus, ...]
@@ -144,7 +144,7 @@ def remembered(live: Live, owner: str) -> tuple[ResourceStatus, ...]:
     return tuple(sorted(found, key=lambda status: status.key))
 
 
-def status_document(view: View, leader: str | None) -> Json:
+def status_document(view: StatusView, leader: str | None) -> Json:
     """The object `status --format json` prints."""
     live, plan = view.live, view.plan
     return {

@@ -36,7 +36,7 @@ from reconciler.procedures.requests import ConsumerInfo, CreateStream, DeleteCon
 from reconciler.sources.migration.attach import drop, prepare, take, unknown_position
 from reconciler.sources.migration.detach import end, keep, leave, settle
 from reconciler.sources.migration.pairs import Slot, View, reads_through, same_entry, stands_for, with_variations
-from reconciler.sources.migration.step import ATTACH, NAME, RESUME, Ground, Memory, durable_name, journal_of
+from reconciler.sources.migration.step import ATTACH, NAME, RESUME, Ground, SlotMemory, durable_name, journal_of
 
 __all__ = ["NAME", "MigrateSource", "Slot"]
 
@@ -45,7 +45,7 @@ __all__ = ["NAME", "MigrateSource", "Slot"]
 class Course:
     """What spares the machine work; nothing is lost with it."""
 
-    slots: Mapping[int, Memory] = field(default_factory=dict)
+    slots: Mapping[int, SlotMemory] = field(default_factory=dict)
     giving_up: Abort | None = None
 
 
@@ -91,7 +91,7 @@ class MigrateSource:
         owner = read_marker(self.stream.wire.get("metadata"), self.key.mark).owner
         view = View(self.key, observation.facts, observation.now, owner)
         for number, slot in enumerate(self.slots):
-            ground = Ground(slot, view, _led(slot, view, course.slots.get(number, Memory())), reads)
+            ground = Ground(slot, view, _led(slot, view, course.slots.get(number, SlotMemory())), reads)
             step = _take_back(ground) if course.giving_up else _next(ground)
             if isinstance(step, Abort) and not course.giving_up:
                 return self.step(Observation(view.now, view.facts), replace(course, giving_up=step))
@@ -124,7 +124,7 @@ class MigrateSource:
         return canonical({**config, "sources": entries, "metadata": with_variations(self.key, config["metadata"], varied)})
 
 
-def _led(slot: Slot, view: View, memory: Memory) -> Memory:
+def _led(slot: Slot, view: View, memory: SlotMemory) -> SlotMemory:
     """Since when the stream and the durables of a slot have the leaders that they have now."""
     leaders, known_for = view.leaders(slot), view.led_for(slot)
     if known_for is not None:

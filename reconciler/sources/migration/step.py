@@ -53,7 +53,7 @@ CALM = 5 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class SlotMemory:
     """What spares the machine work on one slot; nothing is lost with it, and nothing wrong is done without it."""
 
     held: Held = NOTHING
@@ -80,7 +80,7 @@ class Ground:
 
     slot: Slot
     view: View
-    memory: Memory
+    memory: SlotMemory
     reads: tuple[Read, ...]
 
     @property

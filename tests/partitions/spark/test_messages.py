@@ -137,14 +137,14 @@ def test_a_catalog_that_the_session_does_not_know() -> None:
 
 @pytest.mark.parametrize("given", ["partitions.parquet", "/data/partitions.parquet", "file:///data/partitions.parquet"])
 def test_a_path_of_this_machine_is_refused_where_executors_are_elsewhere(tmp_path: Path, given: str) -> None:
-    from reconciler.partitions.spark.tables import Source  # noqa: PLC0415 - only where pyspark is
+    from reconciler.partitions.spark.columns.tables import TableSource  # noqa: PLC0415 - only where pyspark is
 
     (tmp_path / "plan.yaml").write_text(PLAN.replace("csv, path: partitions.csv", f"parquet, path: '{given}'"), encoding="utf-8")
     plan = read_plan(str(tmp_path / "plan.yaml"))
     reader: Any = SimpleNamespace(options=lambda: reader, format=lambda _: reader, load=None)
     cluster: Any = SimpleNamespace(conf={"spark.master": "spark://host:7077"}, read=reader)
     with pytest.raises(InvalidInput, match=r"is a path of this machine.*--shared-filesystem"):
-        Source(cluster, plan).open("partitions", plan.spec.partitions)
+        TableSource(cluster, plan).open("partitions", plan.spec.partitions)
 
 
 TOLD = ("PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")

@@ -40,7 +40,7 @@ def test_more_than_local_rows_are_planned_by_spark_slice_by_slice(both: Both, mo
     """A worker is gone, one drains, one is new, one is larger, one has a giant; nothing of a plan is fetched as a whole."""
     from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415 - only where pyspark is
 
-    from reconciler.partitions.spark import rows  # noqa: PLC0415 - the same
+    from reconciler.partitions.spark.columns import rows  # noqa: PLC0415 - likewise
 
     desk = both.desk
     names = [f"w-{number:02}" for number in range(40)]
@@ -233,7 +233,7 @@ def test_the_library_knows_families_by_its_own_assignment(desk: Desk, spark: Spa
 def test_a_subject_has_the_same_family_everywhere(spark: SparkSession) -> None:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - only where pyspark is
 
-    from reconciler.partitions.spark.families import covering_all, filter_of  # noqa: PLC0415 - only where pyspark is
+    from reconciler.partitions.spark.solving.families import covering_all, filter_of  # noqa: PLC0415 - only where pyspark is
 
     dice = np.random.default_rng(7)
     tokens = ["a", "b", "a$1", "(b)", "c\\1", "ü{", "{x}", "{y}", "*"]

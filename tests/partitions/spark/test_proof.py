@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from reconciler.partitions.planning.model import NEW, Reason, Rules, Workers
+from reconciler.partitions.planning.model import NEW, MoveReason, PlanningRules, Workers
 from reconciler.partitions.planning.planner import BrokenPlan
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def proven(spark: SparkSession, rows: list[tuple[str, dict[str, int]]], budget: 
     """What the proof says of these rows, when it was asked for those of PLAN."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - only where pyspark is
 
-    from reconciler.partitions.spark.proving import Asked, prove  # noqa: PLC0415 - the same
+    from reconciler.partitions.spark.solving.proving import Asked, prove  # noqa: PLC0415 - the same
 
     asked = spark.createDataFrame([(subject,) for subject in PLAN], "subject string")
     (known,) = asked.agg(F.bit_xor(F.xxhash64("subject")).alias("hashes")).toArrow().to_pylist()
     columns: dict[str, Any] = {"subject": [subject for subject, _ in rows], "problem": [0] * len(rows), "w": [1] * len(rows)}
     columns |= {name: pa.array([row[name] for _, row in rows], pa.int32()) for name in ("home", "pin", "zone", "place")}
-    columns |= {"item_home": columns["home"], "reason": [int(Reason.STAYS)] * len(rows)}
-    rules = Rules(100_000, 50_000, fill=True, budget=budget, zones="hard")
+    columns |= {"item_home": columns["home"], "reason": [int(MoveReason.STAYS)] * len(rows)}
+    rules = PlanningRules(100_000, 50_000, fill=True, budget=budget, zones="hard")
     found = prove(spark.createDataFrame(pa.table(columns)), [(AROUND, rules, 0)], [Asked(4, known["hashes"], True)], units=False)
     return dict(found.counts)
 

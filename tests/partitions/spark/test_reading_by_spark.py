@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reconciler.partitions.reading import conditions, numbers, subjects
-from reconciler.partitions.spec import Condition
+from reconciler.partitions.spec import RowCondition
 from tests.support.choice import examples
 from tests.support.partitions.both import Both
 from tests.support.partitions.files import Desk
@@ -91,7 +91,7 @@ def both(desk: Desk) -> Both:
 
 
 def test_a_number_is_the_same_number(spark: SparkSession) -> None:
-    from reconciler.partitions.spark.conditions import micro  # noqa: PLC0415 - only where pyspark is
+    from reconciler.partitions.spark.columns.conditions import micro  # noqa: PLC0415 - only where pyspark is
 
     columns = {
         "text": pa.array(NUMBERS, pa.string()),
@@ -109,16 +109,18 @@ def test_a_number_is_the_same_number(spark: SparkSession) -> None:
 
 
 def test_the_same_rows_fulfil_a_condition(spark: SparkSession) -> None:
-    from reconciler.partitions.spark.conditions import fulfilled  # noqa: PLC0415 - only where pyspark is
+    from reconciler.partitions.spark.columns.conditions import fulfilled  # noqa: PLC0415 - only where pyspark is
 
-    asked = [Condition(column=name, op=op) for name in COLUMNS for op in ("isNull", "notNull")]
+    asked = [RowCondition(column=name, op=op) for name in COLUMNS for op in ("isNull", "notNull")]
     for name, values in VALUES.items():
-        asked += [Condition(column=name, op=op, value=value) for op in ("eq", "ne", "lt", "le", "gt", "ge") for value in values]
         asked += [
-            Condition(column=name, op=op, value=[str(value) for value in values]) for op in ("in", "notIn") if name != "float"
+            RowCondition(column=name, op=op, value=value) for op in ("eq", "ne", "lt", "le", "gt", "ge") for value in values
         ]
-        asked += [Condition(column=name, op=op, value=[1, 10]) for op in ("in", "notIn")]
-    asked += [Condition(column="text", op=op, value=[]) for op in ("in", "notIn")]
+        asked += [
+            RowCondition(column=name, op=op, value=[str(value) for value in values]) for op in ("in", "notIn") if name != "float"
+        ]
+        asked += [RowCondition(column=name, op=op, value=[1, 10]) for op in ("in", "notIn")]
+    asked += [RowCondition(column="text", op=op, value=[]) for op in ("in", "notIn")]
     batch = pa.RecordBatch.from_pydict(COLUMNS)
     frame = spark.createDataFrame(pa.Table.from_batches([batch]))
     found = frame.select(*(fulfilled(frame, [one], "t").alias(str(at)) for at, one in enumerate(asked))).toArrow()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from reconciler.partitions.planning import solve, swapping
-from reconciler.partitions.planning.chains import Link, lightest_chain
-from reconciler.partitions.planning.model import Reason, Solved
-from reconciler.partitions.planning.planner import Plan
+from reconciler.partitions.planning.chains import ChainLink, lightest_chain
+from reconciler.partitions.planning.model import MoveReason, Solved
+from reconciler.partitions.planning.planner import PartitionPlan
 from tests.support.partitions.odd import Pool, crowded, grown, leaves, offsets, pool, scattered
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ SCATTERED = (2001, 2002, 2003)
 """Seeds of tables in which the partitions of units are apart, much of them at a worker that drains."""
 
 
-def planned_here(pool: Pool) -> Plan:
+def planned_here(pool: Pool) -> PartitionPlan:
     """The local plan, which there is."""
     found = pool.plan()
-    assert isinstance(found, Plan), found
+    assert isinstance(found, PartitionPlan), found
     return found
 
 
 def planned(spark: SparkSession, pools: list[Pool], dice: np.random.Generator) -> tuple[list[Any], dict[tuple[int, str], Any]]:
     """What Spark makes of all of them in one plan."""
     from reconciler.partitions.spark.planner import plan  # noqa: PLC0415 - only where pyspark is
-    from reconciler.partitions.spark.problems import Problem  # noqa: PLC0415 - the same
+    from reconciler.partitions.spark.solving.problems import PoolProblem  # noqa: PLC0415 - the same
 
-    problems = [Problem(one.workers, one.rules, offset) for one, offset in zip(pools, offsets(pools), strict=True)]
+    problems = [PoolProblem(one.workers, one.rules, offset) for one, offset in zip(pools, offsets(pools), strict=True)]
     made = plan(leaves(spark, pools, dice), problems, units=True)
     rows = made.rows.toArrow().to_pylist()
     found = {(row["problem"], row["subject"]): row for row in rows}
@@ -73,7 +73,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         found.update({"in two"} if solved is not given[-1] else set())
         return solved
 
-    def chain(*given: Any) -> tuple[Link, ...]:
+    def chain(*given: Any) -> tuple[ChainLink, ...]:
         links = plain_chain(*given)
         found.update({"chain"} if links else set())
         return links
@@ -103,7 +103,7 @@ def test_many_odd_tables_get_the_plans_of_the_local_planner(spark: SparkSession,
             assert way in taken, (seed, way)
     pools += [scattered(np.random.default_rng(seed), seed) for seed in SCATTERED]
     pools += [crowded(np.random.default_rng(seed), seed) for seed in CROWDED]
-    assert all(Reason.CAP in planned_here(one).reason for one in pools[-len(CROWDED) :])
+    assert all(MoveReason.CAP in planned_here(one).reason for one in pools[-len(CROWDED) :])
     assert_same(pools, *planned(spark, pools, np.random.default_rng(22)))
 
 

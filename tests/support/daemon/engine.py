@@ -14,7 +14,7 @@ from reconciler.engine.apply.procedures import Supervisor
 from reconciler.engine.apply.run_once import Applied, ApplyOptions, apply_plan
 from reconciler.engine.planning import Planned, make_plan
 from reconciler.engine.ports import Lease, LiveReader, LiveWriter, Observer, Ports
-from reconciler.engine.writing.judging import Given
+from reconciler.engine.writing.judging import StepJudge
 from reconciler.engine.writing.throttle import Throttle
 from reconciler.engine.writing.writes import Order, Writes
 from reconciler.errors import LeaseLost
@@ -105,7 +105,7 @@ def ports_on(reader: LiveReader, writer: LiveWriter, lease: Lease, watcher: Obse
 
 def order_of(ports: Ports) -> Order:
     """An order that nothing stands behind but the lease."""
-    return Order(permit=ports.lease, judge=Given(ports.reader, {}), normal=plain)
+    return Order(permit=ports.lease, judge=StepJudge(ports.reader, {}), normal=plain)
 
 
 def supervisor_on(ports: Ports) -> Supervisor:

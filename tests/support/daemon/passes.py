@@ -10,7 +10,7 @@ from reconciler.engine.daemon.assembly import make_state, tracked_ports
 from reconciler.engine.daemon.manifests import Manifests
 from reconciler.engine.daemon.passes import Passes
 from reconciler.engine.daemon.queue import Work
-from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
 from reconciler.jetstream.clock import SystemClock
 from reconciler.manifests.files.loader import Loaded
 from reconciler.model.identity import Key
@@ -37,7 +37,7 @@ class Bench:
     path: Path
     rules: Rules = field(default_factory=Rules)
     lines: Lines = field(default_factory=Lines)
-    state: State = field(init=False)
+    state: DaemonState = field(init=False)
     passes: Passes = field(init=False)
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.engine.daemon.assembly import make_state
-from reconciler.engine.daemon.state import DaemonOptions, State
+from reconciler.engine.daemon.state import DaemonOptions, DaemonState
 from reconciler.model.identity import Key
 from reconciler.observe.metrics import Metrics
 from reconciler.observe.status.board import Board, Process
@@ -17,7 +17,7 @@ THEIRS = FieldDiff("maxDeliver", 99, 5)
 DRIFT = Change(key=A, action=Action.UPDATE, cause=Cause.DRIFT, fields=(THEIRS,), config=b"ours", live_config=b"theirs")
 
 
-def state_of(**options: bool) -> State:
+def state_of(**options: bool) -> DaemonState:
     """A leader that has seen everything, consumer a among it."""
     board = Board(lambda: NOW, Process(pid=7, host="box", version="1", owner="default"))
     state = make_state(DaemonOptions(**options), lambda _: Rules(), telemetry_of(Metrics(), Sink()), board)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Rules, Workers
-from reconciler.partitions.planning.planner import CapExceeded, Plan, plan_locally
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, PlanningRules, Workers
+from reconciler.partitions.planning.planner import CapExceeded, PartitionPlan, plan_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +25,11 @@ class Pool:
 
     items: Items
     workers: Workers
-    rules: Rules
+    rules: PlanningRules
     unit: pa.Array | None
     subjects: list[str]
 
-    def plan(self) -> Plan | str:
+    def plan(self) -> PartitionPlan | str:
         """The local plan, or what it says is missing."""
         try:
             return plan_locally(self.items, self.workers, self.rules, self.unit)
@@ -74,7 +74,7 @@ def pool(dice: np.random.Generator, number: int, most: int = 60) -> Pool:
         pin = dice.choice([-1, -1, -1, *active], count).astype(np.int32)
     trigger = int(dice.choice([100_000, 50_000, 0]))
     budget = int(weights.sum() * dice.random() * 0.3) if unit is None and dice.random() < 0.25 else None
-    rules = Rules(trigger, min(trigger, 50_000), bool(dice.random() < 0.5), budget, zones)
+    rules = PlanningRules(trigger, min(trigger, 50_000), bool(dice.random() < 0.5), budget, zones)
     subjects = [f"s.{number}.{row}" for row in range(count)]
     return Pool(Items(Keys(subjects), weights, filters(unit, count, number), home, pin, zone), around, rules, unit, subjects)
 
@@ -103,12 +103,14 @@ def grown(dice: np.random.Generator, number: int) -> Pool:
     subjects = [f"s.{number}.{row}" for row in range(count)]
     start = Workers(names, capacity, slots, tuple(not one for one in new), no_zones, (False,) * count_workers)
     items = Items(Keys(subjects), weights, np.ones(count, dtype=np.int64), nowhere, nowhere, nowhere)
-    home = plan_locally(items, start, Rules(50_000, 25_000, fill=False), None).place
+    home = plan_locally(items, start, PlanningRules(50_000, 25_000, fill=False), None).place
     changed = (weights * dice.choice([0.5, 0.9, 1.0, 1.1, 2.0], count)).astype(np.int64) + 1
     drains = dice.random() < 0.3
     now = Workers(names, capacity, slots, tuple(not drains or rank > 0 for rank in range(count_workers)), no_zones, new)
     items = Items(items.keys, changed, items.filters, home, nowhere, nowhere)
-    return Pool(items, now if drains else replace(now, active=nobody_drains), Rules(100_000, 50_000, fill=True), None, subjects)
+    return Pool(
+        items, now if drains else replace(now, active=nobody_drains), PlanningRules(100_000, 50_000, fill=True), None, subjects
+    )
 
 
 def crowded(dice: np.random.Generator, number: int) -> Pool:
@@ -118,7 +120,7 @@ def crowded(dice: np.random.Generator, number: int) -> Pool:
     home = dice.permutation(np.repeat(np.arange(4, dtype=np.int32), (20, 6, 5, 5)))
     subjects = [f"s.{number}.{row}" for row in range(count)]
     items = Items(Keys(subjects), dice.integers(1, 4, count) * UNIT, np.ones(count, dtype=np.int64), home, nowhere, nowhere)
-    return Pool(items, around, Rules(3_000_000, 2_000_000, fill=True), None, subjects)
+    return Pool(items, around, PlanningRules(3_000_000, 2_000_000, fill=True), None, subjects)
 
 
 def scattered(dice: np.random.Generator, number: int) -> Pool:
@@ -130,7 +132,7 @@ def scattered(dice: np.random.Generator, number: int) -> Pool:
     subjects = [f"s.{number}.{row}" for row in range(count)]
     ones = np.ones(count, dtype=np.int64)
     items = Items(Keys(subjects), dice.integers(1, 20, count) * UNIT, ones, home, nowhere, nowhere)
-    return Pool(items, around, Rules(100_000, 50_000, fill=True), unit, subjects)
+    return Pool(items, around, PlanningRules(100_000, 50_000, fill=True), unit, subjects)
 
 
 def offsets(pools: list[Pool]) -> list[int]:

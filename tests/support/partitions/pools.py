@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from reconciler.partitions.planning.columns import sums
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Rules, Workers
-from reconciler.partitions.planning.planner import Plan, plan_locally
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, PlanningRules, Workers
+from reconciler.partitions.planning.planner import PartitionPlan, plan_locally
 
 UNIT = 1_000_000
-RULES = Rules(trigger=100_000, target=50_000, fill=True)
+RULES = PlanningRules(trigger=100_000, target=50_000, fill=True)
 
 
 def workers(count: int, *, capacity: Sequence[int] | int = UNIT, slots: int = 10**6, draining: Sequence[int] = ()) -> Workers:
@@ -57,7 +57,7 @@ class Quality:
     bound: int
 
 
-def quality(given: Items, around: Workers, plan: Plan) -> Quality:
+def quality(given: Items, around: Workers, plan: PartitionPlan) -> Quality:
     """From the result itself."""
     load = sums(given.weight, plan.place, len(around)).tolist()
     ratios = [load[rank] * share.capacity / (share.weight * around.capacity[rank]) for rank, share in plan.share.items()]

@@ -16,7 +16,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Server
 from reconciler.model.sourcing import with_durables
-from reconciler.plan.change import NO_MEMORY, Action, Change, Memory, Plan, Rules
+from reconciler.plan.change import NO_MEMORY, Action, Change, Plan, Remembered, Rules
 from reconciler.procedures.looks import Looking
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait
 from reconciler.procedures.requests import (
@@ -82,7 +82,7 @@ def planned(
     wanted: Desired,
     server: ModelServer,
     rules: Rules = SYNC,
-    memory: Memory = NO_MEMORY,
+    memory: Remembered = NO_MEMORY,
     scope: frozenset[Key] | None = None,
 ) -> Plan:
     """The plan, with its questions answered."""
@@ -125,7 +125,7 @@ class Keeper:
     refused: list[Write] = field(default_factory=list)
     hook: Callable[[int], None] = lambda _: None
     """Called before every step."""
-    memory: Memory = NO_MEMORY
+    memory: Remembered = NO_MEMORY
     """What it had seen before."""
     written_at: list[int] = field(default_factory=list)
     """The step of each write."""

@@ -16,7 +16,7 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import Intent
 from reconciler.model.marker import read_marker
-from reconciler.plan.change import NO_MEMORY, Memory
+from reconciler.plan.change import NO_MEMORY, Remembered
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.requests import DeleteConsumer
 from reconciler.sources.kick import KickSource
@@ -102,7 +102,7 @@ class Change:
     """What a person may pause meanwhile."""
     others: tuple[Key, ...] = (STREAM,)
     """What else has leaders."""
-    memory: Memory = NO_MEMORY
+    memory: Remembered = NO_MEMORY
 
 
 def _c(*filters: str, intent: Intent = _ALLOWED, **spec: Any) -> Declared:
@@ -149,7 +149,7 @@ def restored(retention: str) -> Change:
     live = live_of(world.server)
     seen = live.consumers[STREAM]["c"]
     created = {C: str(seen.info["created"]), STREAM: str(live.streams[STREAM].info["created"])}
-    memory = Memory(owned={C: seen.marker.spec}, floors={C: world.server.consumers["S", "c"].floor}, created=created)
+    memory = Remembered(owned={C: seen.marker.spec}, floors={C: world.server.consumers["S", "c"].floor}, created=created)
     world.server.write(DeleteConsumer(C))
     return Change(world, _declared(retention, _c("a", "b")), (C,), memory=memory)
 

@@ -14,7 +14,7 @@ from reconciler.errors import NatsError
 from reconciler.model import units
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
-from reconciler.plan.change import NO_MEMORY, Action, Memory
+from reconciler.plan.change import NO_MEMORY, Action, Remembered
 from reconciler.procedures.consumer import ConsumerSeen
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.requests import DeleteConsumer, PauseConsumer
@@ -76,7 +76,7 @@ UNTROUBLED = Trouble("", -1)
 class _Course:
     """A keeper on its way, with a trouble."""
 
-    def __init__(self, world: Kept, trouble: Trouble, memory: Memory) -> None:
+    def __init__(self, world: Kept, trouble: Trouble, memory: Remembered) -> None:
         self.world = world
         self.trouble = trouble
         self.person = 0
@@ -172,7 +172,7 @@ class _Course:
 
 
 def taken(
-    world: Kept, wanted: Desired | Procedure, trouble: Trouble = UNTROUBLED, memory: Memory = NO_MEMORY
+    world: Kept, wanted: Desired | Procedure, trouble: Trouble = UNTROUBLED, memory: Remembered = NO_MEMORY
 ) -> tuple[Keeper, str]:
     """The way of a copy of the world, and what is wrong at its end."""
     course = _Course(copy.deepcopy(world), trouble, memory)
@@ -219,7 +219,7 @@ def looks(keeper: Keeper) -> list[int]:
 
 
 def every_trouble(
-    world: Kept, wanted: Desired | Procedure, paused: Sequence[Key], others: Sequence[Key], memory: Memory = NO_MEMORY
+    world: Kept, wanted: Desired | Procedure, paused: Sequence[Key], others: Sequence[Key], memory: Remembered = NO_MEMORY
 ) -> Iterator[Trouble]:
     """Each at every place."""
     smooth, wrong = taken(world, wanted, memory=memory)
@@ -241,7 +241,7 @@ def every_lag(smooth: Keeper, keys: Sequence[Key]) -> Iterator[Trouble]:
         yield from (Trouble("lag", at, tuple(keys), by, lasting) for by in LAGS for lasting in (GLIMPSE, LONG))
 
 
-def every_late(world: Kept, wanted: Desired | Procedure, writes: int, memory: Memory = NO_MEMORY) -> Iterator[Trouble]:
+def every_late(world: Kept, wanted: Desired | Procedure, writes: int, memory: Remembered = NO_MEMORY) -> Iterator[Trouble]:
     """Each write lands before each later step, or when all is over."""
     for number in range(writes):
         lost, _ = taken(world, wanted, Trouble("late", number, by=10**9), memory)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Rules, Workers
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, PlanningRules, Workers
 
 UNIT = 1_000_000
-RULES = Rules(trigger=100_000, target=50_000, fill=True)
+RULES = PlanningRules(trigger=100_000, target=50_000, fill=True)
 Weights = npt.NDArray[np.int64]
 
 

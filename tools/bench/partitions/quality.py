@@ -15,7 +15,7 @@ import numpy as np
 
 from reconciler.partitions.planning.columns import sums
 from reconciler.partitions.planning.model import NEW, Items, Workers
-from reconciler.partitions.planning.planner import Plan, plan_locally
+from reconciler.partitions.planning.planner import PartitionPlan, plan_locally
 from tools.bench.measure import Measure, rounded, tell
 from tools.bench.partitions.cases import RULES, Case, cases, items, lognormal, workers
 from tools.bench.partitions.parti import weighted_consistent_hash
@@ -85,7 +85,7 @@ def _judged(case: Case) -> Iterable[Measure]:
     )
 
 
-def _found(given: Items, around: Workers, plan: Plan) -> _Found:
+def _found(given: Items, around: Workers, plan: PartitionPlan) -> _Found:
     load = sums(given.weight, plan.place, len(around)).tolist()
     ratios = [load[rank] * share.capacity / (share.weight * around.capacity[rank]) for rank, share in plan.share.items()]
     moved = (plan.place != given.home) & (given.home != NEW)

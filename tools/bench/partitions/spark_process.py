@@ -18,7 +18,7 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.spark.library import Plan, plan_partitions
+from reconciler.partitions.spark.library import PlannedTables, plan_partitions
 from reconciler.partitions.spark.session import SparkOptions, open_session
 from tools.bench.partitions.processes import processor_seconds
 
@@ -60,7 +60,7 @@ class Turns:
         named = rows.withColumn("worker", F.concat(F.lit("worker-"), F.lpad(number.cast("string"), 5, "0")))
         self._write(_by_worker(named), "plain")
 
-    def _written(self, plan: Plan, name: str) -> None:
+    def _written(self, plan: PlannedTables, name: str) -> None:
         self._write(_by_worker(plan.assignment), name)
 
     def _table(self, name: str) -> DataFrame:

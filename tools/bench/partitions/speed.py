@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from reconciler.partitions.gathering import Here
-from reconciler.partitions.output.render import Manifests, assignment_table
+from reconciler.partitions.output.render import WorkerManifests, assignment_table
 from reconciler.partitions.output.text import INDEX_NAME, index_text
 from reconciler.partitions.output.tree import replace_tree
 from reconciler.partitions.planning.model import Workers
@@ -153,7 +153,7 @@ def manifests(scratch: Path, what: str, planned: Planned, rounds: int) -> Measur
 
 def _write(output: Path, rows: pa.Table, around: Workers) -> None:
     """As the planner does it: tables, hashes, an index, and one tree that takes its place in one step."""
-    found = Manifests("pool", "", around)
+    found = WorkerManifests("pool", "", around)
     found.add(assignment_table(rows, around))
     tree = found.tree()
     replace_tree(output, {**tree.files, INDEX_NAME: index_text("pool", 1, tree.hashes)}, ())

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from reconciler.partitions.planning.dealing import CLASS_BITS, PHASE_BITS
 from reconciler.partitions.planning.keys import xxhash64
 from reconciler.partitions.planning.model import Ints
-from reconciler.partitions.spark.frames import LONG, small
-from reconciler.partitions.spark.groups import Group
+from reconciler.partitions.spark.columns.frames import LONG, small
+from reconciler.partitions.spark.solving.groups import Group
 
 _STRATA = 64
 _CELL_BITS = 16

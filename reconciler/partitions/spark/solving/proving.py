@@ -12,12 +12,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.planning.model import ABSENT, NEW, Rules, Workers
+from reconciler.partitions.planning.model import ABSENT, NEW, PlanningRules, Workers
 from reconciler.partitions.planning.planner import BrokenPlan
-from reconciler.partitions.spark.families import filters
-from reconciler.partitions.spark.frames import INT, no, rows_of, small, total
+from reconciler.partitions.spark.columns.frames import INT, no, rows_of, small, total
+from reconciler.partitions.spark.solving.families import filters
 
-Planned = tuple[Workers, Rules, int]
+Planned = tuple[Workers, PlanningRules, int]
 """The workers of a problem, its rules, and where its workers begin in the DataFrame."""
 
 

@@ -21,9 +21,9 @@ from reconciler.errors import InvalidInput
 from reconciler.partitions.plan_file import PlanFile
 from reconciler.partitions.reading.faults import Faults
 from reconciler.partitions.reading.tables import LOCAL_FORMATS, TableFiles, csv_options, no_column, open_table, shown_name, there
-from reconciler.partitions.spark.conditions import fulfilled
+from reconciler.partitions.spark.columns.conditions import fulfilled
+from reconciler.partitions.spark.columns.frames import named
 from reconciler.partitions.spark.ending import answers
-from reconciler.partitions.spark.frames import named
 from reconciler.partitions.spark.session import explained, is_local
 from reconciler.partitions.spec import Table
 
@@ -34,7 +34,7 @@ BROKEN = "_reconciler_broken_row"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TableSource:
     """Where the tables of a plan are looked for."""
 
     spark: SparkSession

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.model.subjects import is_literal
 from reconciler.partitions.families import Family
-from reconciler.partitions.pools import Neighbours
-from reconciler.partitions.spark.families import filter_of, is_wild
-from reconciler.partitions.spark.frames import TEXT, small
+from reconciler.partitions.pools import OtherPools
+from reconciler.partitions.spark.columns.frames import TEXT, small
+from reconciler.partitions.spark.solving.families import filter_of, is_wild
 
 _WILD = {"*": r"[^.]+", ">": r".+"}
 
 
-def refuse_collisions(rows: DataFrame, families: Sequence[Family], neighbours: Neighbours) -> None:
+def refuse_collisions(rows: DataFrame, families: Sequence[Family], neighbours: OtherPools) -> None:
     """Raises Refused when a filter of the plan meets one of theirs."""
     theirs = sorted({name for name, _ in neighbours.subjects})
     if not theirs:

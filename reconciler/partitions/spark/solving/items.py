@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.model import ABSENT
-from reconciler.partitions.spark.families import filters
-from reconciler.partitions.spark.frames import INT, small
+from reconciler.partitions.spark.columns.frames import INT, small
+from reconciler.partitions.spark.solving.families import filters
 
 LEAF = ("problem", "subject", "unit", "w", "home", "pin", "zone")
 """Columns of partitions: workers by rank and offset, -1 without a pin, zone or home."""

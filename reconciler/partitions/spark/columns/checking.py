@@ -31,11 +31,11 @@ from reconciler.partitions.reading.subjects import (
     template_columns,
 )
 from reconciler.partitions.reading.tables import shown_name
-from reconciler.partitions.spark.conditions import micro, text_of
-from reconciler.partitions.spark.families import counted_once, filter_of, is_wild, told_by
-from reconciler.partitions.spark.frames import INT, TEXT, kept, named, no, rows_of, small
-from reconciler.partitions.spark.items import LEAF
-from reconciler.partitions.spark.tables import BROKEN
+from reconciler.partitions.spark.columns.conditions import micro, text_of
+from reconciler.partitions.spark.columns.frames import INT, TEXT, kept, named, no, rows_of, small
+from reconciler.partitions.spark.columns.tables import BROKEN
+from reconciler.partitions.spark.solving.families import counted_once, filter_of, is_wild, told_by
+from reconciler.partitions.spark.solving.items import LEAF
 from reconciler.partitions.spec import MILLION, PartitionPlanSpec
 
 _SOMETIMES = {"unit": (None, "string"), "pin": (-1, "int"), "zone": (-1, "int")}

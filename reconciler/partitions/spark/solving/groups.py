@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.partitions.planning.dealing import NoRoom
 from reconciler.partitions.planning.fixed import Fixed
 from reconciler.partitions.planning.giving import Giving
-from reconciler.partitions.planning.model import Bounds, Ints, Rules, Solved, Workers
+from reconciler.partitions.planning.model import Bounds, Ints, PlanningRules, Solved, Workers
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Group:
     number: int
     workers: Workers
     ranks: tuple[int, ...]
-    rules: Rules
+    rules: PlanningRules
     offset: int = 0
 
     @cached_property

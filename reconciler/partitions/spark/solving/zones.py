@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.planning.model import Rules, Workers
+from reconciler.partitions.planning.model import PlanningRules, Workers
 from reconciler.partitions.planning.planner import CapExceeded, zones_exceeded
 from reconciler.partitions.planning.zones import open_zones, zone_workers
-from reconciler.partitions.spark.frames import INT, LONG, among, kept, small
-from reconciler.partitions.spark.groups import Group
-from reconciler.partitions.spark.problems import Problem, Sums
-from reconciler.partitions.spark.solve import solve
+from reconciler.partitions.spark.columns.frames import INT, LONG, among, kept, small
+from reconciler.partitions.spark.solving.groups import Group
+from reconciler.partitions.spark.solving.problems import PoolProblem, Sums
+from reconciler.partitions.spark.solving.solve import solve
 
 _ITEM = ("problem", "g", "key", "hash", "w", "f", "home", "pin", "zone")
 
 
 def groups_of(
-    items: DataFrame, problems: Sequence[Problem], sums: Sequence[Sums], errors: dict[int, CapExceeded]
+    items: DataFrame, problems: Sequence[PoolProblem], sums: Sequence[Sums], errors: dict[int, CapExceeded]
 ) -> tuple[DataFrame, dict[int, tuple[int, tuple[int, ...]]]]:
     """Items with their group, and of each group the problem and the workers; errors of soft zones are added."""
     members: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -65,7 +65,7 @@ def groups_of(
 
 
 def _lent(
-    by_zone: DataFrame, problems: Sequence[Problem], sums: Sequence[Sums], soft: Sequence[int]
+    by_zone: DataFrame, problems: Sequence[PoolProblem], sums: Sequence[Sums], soft: Sequence[int]
 ) -> tuple[DataFrame, dict[int, CapExceeded]]:
     """Zones as workers, items as they are. And what fits into none."""
     groups, roomy = _as_workers(problems, sums, soft)
@@ -83,7 +83,7 @@ def _lent(
 
 
 def _as_workers(
-    problems: Sequence[Problem], sums: Sequence[Sums], soft: Sequence[int]
+    problems: Sequence[PoolProblem], sums: Sequence[Sums], soft: Sequence[int]
 ) -> tuple[dict[int, Group], dict[int, list[bool]]]:
     """The zones of each problem as a group of workers, and which of them have room for all that belongs to them."""
     groups: dict[int, Group] = {}
@@ -96,13 +96,15 @@ def _as_workers(
         weight, subjects = [weight for weight, _ in of_zone], [subjects for _, subjects in of_zone]
         whole = sum(weight for weight, _ in sums[number].zones.values())
         roomy[number] = open_zones(large, zones, rules, (weight, subjects, whole))
-        groups[number] = Group(number, large, tuple(range(len(zones))), Rules(rules.trigger, rules.target, fill=False), offset)
+        groups[number] = Group(
+            number, large, tuple(range(len(zones))), PlanningRules(rules.trigger, rules.target, fill=False), offset
+        )
         offset += len(zones)
     return groups, roomy
 
 
 def _at_zones(
-    items: DataFrame, problems: Sequence[Problem], groups: Mapping[int, Group], roomy: Mapping[int, Sequence[bool]]
+    items: DataFrame, problems: Sequence[PoolProblem], groups: Mapping[int, Group], roomy: Mapping[int, Sequence[bool]]
 ) -> DataFrame:
     """Items that zones have as workers have them; those of a zone with room for all stay in it."""
     spark = items.sparkSession

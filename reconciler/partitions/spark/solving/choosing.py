@@ -13,13 +13,13 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.shedding import Give
-from reconciler.partitions.spark.frames import BOOL, LONG, TEXT, no, rows_of, small
+from reconciler.partitions.spark.columns.frames import BOOL, LONG, TEXT, no, rows_of, small
 
 _ORDER = ("hash", "key")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class _Given:
     """What one worker gives, and what is known of all that it could give."""
 
     weight: int
@@ -36,7 +36,7 @@ class Chosen:
     """The rows, with what goes marked and the `excess` of their worker, and the sums by worker."""
 
     rows: DataFrame
-    given: Mapping[int, Given]
+    given: Mapping[int, _Given]
 
 
 def prefix(state: DataFrame, spark: SparkSession, gives: Mapping[int, tuple[Give, int]]) -> tuple[DataFrame, DataFrame]:
@@ -91,7 +91,7 @@ def choose(some: DataFrame, gives: Mapping[int, tuple[Give, int]], top_up_of: Ma
         picks |= _topped_up(of_group, gives)
     alone = {at for at, pick in picks.items() if by_worker[at]["given"] < gives[at][0].must <= pick["w"]}
     given = {
-        at: Given(
+        at: _Given(
             (0 if at in alone else row["given"]) + (picks[at]["w"] if at in picks else 0),
             (0 if at in alone else row["filters"]) + (picks[at]["f"] if at in picks else 0),
             row["lightest"],

@@ -21,17 +21,17 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.planning.dealing import NoRoom, Table, deal_heavy, share_out
+from reconciler.partitions.planning.dealing import NoRoom, RoundTable, deal_heavy, share_out
 from reconciler.partitions.planning.giving import find_giving, least_of_one
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Items, Reason
+from reconciler.partitions.planning.model import ABSENT, NEW, Items, MoveReason
 from reconciler.partitions.planning.shedding import Give
 from reconciler.partitions.planning.solve import grain_of, heavy_above
-from reconciler.partitions.spark.books import open_books
-from reconciler.partitions.spark.choosing import choose, over_the_cap, prefix
-from reconciler.partitions.spark.frames import BOOL, FEW, INT, LONG, TEXT, kept, no, rows_of, small, total, with_value
-from reconciler.partitions.spark.groups import Book, Group, ranks_of
-from reconciler.partitions.spark.ranking import meet, with_cell
+from reconciler.partitions.spark.columns.frames import BOOL, FEW, INT, LONG, TEXT, kept, no, rows_of, small, total, with_value
+from reconciler.partitions.spark.solving.books import open_books
+from reconciler.partitions.spark.solving.choosing import choose, over_the_cap, prefix
+from reconciler.partitions.spark.solving.groups import Book, Group, ranks_of
+from reconciler.partitions.spark.solving.ranking import meet, with_cell
 
 KEPT = ("g", "key", "hash", "w", "f", "home", "pin", "zone")
 _STATE = (*KEPT, "at", "movable", "reason")
@@ -75,10 +75,10 @@ def _begun(items: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> 
         .otherwise(F.lit(-1))
     )
     reason = (
-        F.when(F.col("host").isNotNull(), F.lit(int(Reason.GIANT)))
-        .when(pinned, F.lit(int(Reason.PIN)))
-        .when(leaves, F.lit(int(Reason.DRAINING)))
-        .when(~here & (home >= 0), F.lit(int(Reason.ZONE)))
+        F.when(F.col("host").isNotNull(), F.lit(int(MoveReason.GIANT)))
+        .when(pinned, F.lit(int(MoveReason.PIN)))
+        .when(leaves, F.lit(int(MoveReason.DRAINING)))
+        .when(~here & (home >= 0), F.lit(int(MoveReason.ZONE)))
         .otherwise(F.lit(0))
     )
     movable = F.col("host").isNull() & ~pinned & here & ~leaves
@@ -151,7 +151,7 @@ def _drained(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -
         waiting[number] -= given.weight
     for number, much in waiting.items():
         books[number].waiting += much
-    return _released(chosen.rows, F.lit(int(Reason.DRAINING))).unionByName(others.select(*_STATE))
+    return _released(chosen.rows, F.lit(int(MoveReason.DRAINING))).unionByName(others.select(*_STATE))
 
 
 def _grains(state: DataFrame, books: Mapping[int, Book]) -> dict[int, int]:
@@ -193,7 +193,7 @@ def _shed(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> D
             much = gives[at][1]
             small_and_large = (given.lighter, given.lightest_large)
             book.bound += least_of_one(much, (given.lightest, given.heaviest), small_and_large)
-    why = F.when(F.col("excess") > 0, F.lit(int(Reason.OVERLOAD))).otherwise(F.lit(int(Reason.FILL)))
+    why = F.when(F.col("excess") > 0, F.lit(int(MoveReason.OVERLOAD))).otherwise(F.lit(int(MoveReason.FILL)))
     return _released(chosen.rows, why).unionByName(others.select(*_STATE))
 
 
@@ -213,7 +213,7 @@ def _trimmed(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -
     for row in rows_of(some.filter("gone").groupBy("at").agg(total("w"), total("f"))):
         number, rank = owner[row["at"]]
         books[number].leave(rank, row["w"], row["f"])
-    return _released(some, F.lit(int(Reason.CAP))).unionByName(others.select(*_STATE))
+    return _released(some, F.lit(int(MoveReason.CAP))).unionByName(others.select(*_STATE))
 
 
 def _dealt(state: DataFrame, spark: SparkSession, books: Mapping[int, Book]) -> DataFrame:
@@ -270,9 +270,9 @@ def reason_now() -> Column:
     """Why a row is at its place, from why it was released."""
     home = F.col("home")
     return (
-        F.when(home == NEW, F.lit(int(Reason.NEW)))
-        .when(home == ABSENT, F.lit(int(Reason.ABSENT)))
-        .when(F.col("place") == home, F.lit(int(Reason.STAYS)))
+        F.when(home == NEW, F.lit(int(MoveReason.NEW)))
+        .when(home == ABSENT, F.lit(int(MoveReason.ABSENT)))
+        .when(F.col("place") == home, F.lit(int(MoveReason.STAYS)))
         .otherwise(F.col("reason"))
     )
 
@@ -301,7 +301,7 @@ def _deal_among(book: Book, to: tuple[int, ...], heavy: list[dict[str, Any]], si
     workers, fill = group.workers, group.rules.fill
     load, subjects = book.load.tolist(), book.subjects.tolist()
     lacking = {rank: fixed.share_of(rank, workers) - load[rank] for rank in to if fill and workers.fresh[rank]}
-    table = Table(
+    table = RoundTable(
         workers,
         {rank: load[rank] for rank in to},
         {rank: max(0, workers.slots[rank] - subjects[rank]) for rank in to},

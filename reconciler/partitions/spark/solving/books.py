@@ -16,8 +16,8 @@ from reconciler.partitions.planning.fixed import find_fixed
 from reconciler.partitions.planning.keys import Keys
 from reconciler.partitions.planning.levels import find_giants
 from reconciler.partitions.planning.model import NEW, Items, Rest
-from reconciler.partitions.spark.frames import LONG, rows_of, small, total
-from reconciler.partitions.spark.groups import Book, Group, open_book
+from reconciler.partitions.spark.columns.frames import LONG, rows_of, small, total
+from reconciler.partitions.spark.solving.groups import Book, Group, open_book
 
 _FIRST_LOOK = 32
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from reconciler.partitions.planning.model import Rules, Workers
-from reconciler.partitions.spark.frames import rows_of, total
+from reconciler.partitions.planning.model import PlanningRules, Workers
+from reconciler.partitions.spark.columns.frames import rows_of, total
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PoolProblem:
     """One table of workers, and the rules for its partitions."""
 
     workers: Workers
-    rules: Rules
+    rules: PlanningRules
     offset: int = 0
     """Of its workers in the DataFrame."""
 
@@ -37,7 +37,7 @@ class Sums:
     pinned: dict[int, int] = field(default_factory=dict)
 
 
-def sums_of(items: DataFrame, problems: Sequence[Problem]) -> list[Sums]:
+def sums_of(items: DataFrame, problems: Sequence[PoolProblem]) -> list[Sums]:
     """Of each problem."""
     found = [Sums() for _ in problems]
     partitions = F.sum("n" if "n" in items.columns else "f").alias("n")

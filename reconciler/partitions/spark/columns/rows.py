@@ -17,13 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.families import Family, filters
 from reconciler.partitions.output.render import ROWS
-from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, Rules, Workers
-from reconciler.partitions.planning.planner import BrokenPlan, Plan
-from reconciler.partitions.spark.families import told_by
-from reconciler.partitions.spark.items import LEAF
-from reconciler.partitions.spark.planner import Planned, plan
-from reconciler.partitions.spark.problems import Problem
-from reconciler.partitions.spark.summing import summed
+from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, PlanningRules, Workers
+from reconciler.partitions.planning.planner import BrokenPlan, PartitionPlan
+from reconciler.partitions.spark.planner import PlannedPartitions, plan
+from reconciler.partitions.spark.solving.families import told_by
+from reconciler.partitions.spark.solving.items import LEAF
+from reconciler.partitions.spark.solving.problems import PoolProblem
+from reconciler.partitions.spark.solving.summing import summed
 
 SLICE = 500_000
 _IN_PART = 250_000
@@ -45,13 +45,13 @@ class Gone:
 class There:
     """Partitions that Spark has."""
 
-    made: Planned
+    made: PlannedPartitions
     workers: Workers
     gone: Gone | None
     families: Sequence[Family]
     units: bool
 
-    def in_order(self, _plan: Plan) -> Iterator[pa.Table]:
+    def in_order(self, _plan: PartitionPlan) -> Iterator[pa.Table]:
         """All of them, slice by slice."""
         slices = list(_slices(self.made.counts))
         if not slices:
@@ -65,11 +65,11 @@ class There:
         finally:
             ordered.unpersist()
 
-    def again(self, _plan: Plan, workers: Workers, rules: Rules) -> tuple[Items, Plan, Ints]:
+    def again(self, _plan: PartitionPlan, workers: Workers, rules: PlanningRules) -> tuple[Items, PartitionPlan, Ints]:
         """By Spark as well."""
         counted = ("f",) if "f" in self.made.rows.columns else ()
         leaves = self.made.rows.withColumn("home", F.col("place")).select(*LEAF, *counted)
-        made = plan(leaves, [Problem(workers, rules)], units=self.units)
+        made = plan(leaves, [PoolProblem(workers, rules)], units=self.units)
         (outcome,) = made.outcomes
         if outcome.error is not None:
             raise outcome.error

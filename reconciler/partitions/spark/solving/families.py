@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.families import Family, covering
 from reconciler.partitions.reading.subjects import WILD
-from reconciler.partitions.spark.frames import rows_of
+from reconciler.partitions.spark.columns.frames import rows_of
 
 
 def is_wild(subject: Column) -> Column:

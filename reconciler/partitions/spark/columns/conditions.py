@@ -28,8 +28,8 @@ from reconciler.errors import InvalidInput
 from reconciler.partitions.reading.numbers import MOST, NUMBER
 from reconciler.partitions.reading.numbers import micro as millionths
 from reconciler.partitions.reading.texts import no_texts
-from reconciler.partitions.spark.frames import named, no
-from reconciler.partitions.spec import MILLION, Condition
+from reconciler.partitions.spark.columns.frames import named, no
+from reconciler.partitions.spec import MILLION, RowCondition
 
 
 def micro(column: Column, kind: DataType) -> Column:
@@ -70,7 +70,7 @@ def bytewise(column: Column) -> Column:
     return F.collate(column, "UTF8_BINARY")
 
 
-def fulfilled(frame: DataFrame, where: Sequence[Condition], table: str) -> Column:
+def fulfilled(frame: DataFrame, where: Sequence[RowCondition], table: str) -> Column:
     """True for the rows that fulfil all conditions."""
     kept = ~no()
     for condition in where:
@@ -78,7 +78,7 @@ def fulfilled(frame: DataFrame, where: Sequence[Condition], table: str) -> Colum
     return kept
 
 
-def _holds(frame: DataFrame, condition: Condition, table: str) -> Column:
+def _holds(frame: DataFrame, condition: RowCondition, table: str) -> Column:
     column = named(condition.column)
     if condition.op in ("isNull", "notNull"):
         return column.isNull() if condition.op == "isNull" else column.isNotNull()

@@ -12,17 +12,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from reconciler.partitions.planning.keys import Keys
-from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, Reason
-from reconciler.partitions.planning.planner import Plan
-from reconciler.partitions.spark.families import filters
-from reconciler.partitions.spark.frames import TEXT, among, rows_of, small
-from reconciler.partitions.spark.items import item_key
-from reconciler.partitions.spark.planner import Outcome, Planned
+from reconciler.partitions.planning.model import ABSENT, NEW, Ints, Items, MoveReason
+from reconciler.partitions.planning.planner import PartitionPlan
+from reconciler.partitions.spark.columns.frames import TEXT, among, rows_of, small
+from reconciler.partitions.spark.planner import PlannedPartitions, PlanSummary
+from reconciler.partitions.spark.solving.families import filters
+from reconciler.partitions.spark.solving.items import item_key
 
 _NUMBERS = ("count", "filters", "w")
 
 
-def summed(planned: Planned) -> tuple[Items, Plan, Ints]:
+def summed(planned: PlannedPartitions) -> tuple[Items, PartitionPlan, Ints]:
     """The only problem of a plan as the local planner would have it row by row, and how many partitions each row is."""
     (outcome,) = planned.outcomes
     giants = _giants(planned.rows, outcome)
@@ -32,9 +32,9 @@ def summed(planned: Planned) -> tuple[Items, Plan, Ints]:
     rows = [(row["subject"], row["place"], row["reason"], row["stays"], *(row[name] for name in _NUMBERS)) for row in giants]
     rows += [("", *of, *several.tolist()) for of, several in sums.items()]
     place, reason, stays, count, used, weight = np.array([row[1:] for row in rows], dtype=np.int64).reshape(-1, 6).T
-    home = np.where(stays, place, np.where(reason == Reason.NEW, NEW, ABSENT)).astype(np.int32)
+    home = np.where(stays, place, np.where(reason == MoveReason.NEW, NEW, ABSENT)).astype(np.int32)
     nowhere = np.full(len(rows), -1, dtype=np.int32)
-    plan = Plan(
+    plan = PartitionPlan(
         place.astype(np.int32),
         reason.astype(np.int8),
         dict(outcome.share),
@@ -48,7 +48,7 @@ def summed(planned: Planned) -> tuple[Items, Plan, Ints]:
     return Items(Keys([row[0] for row in rows]), weight, used, home, nowhere, nowhere), plan, count
 
 
-def _giants(rows: DataFrame, outcome: Outcome) -> list[dict[str, Any]]:
+def _giants(rows: DataFrame, outcome: PlanSummary) -> list[dict[str, Any]]:
     if not outcome.giants:
         return []
     keys = small(rows.sparkSession, {"key": (TEXT, list(outcome.giants))})

@@ -21,9 +21,9 @@ from reconciler.partitions.planning.dealing import NoRoom
 from reconciler.partitions.planning.keys import Keys
 from reconciler.partitions.planning.model import NEW, Bounds, Ints, Items, NotListed, Rest, Solved
 from reconciler.partitions.planning.solve import above, improve, lack, lowered, overload
-from reconciler.partitions.spark.attempt import KEPT, Attempted, attempt, reason_now
-from reconciler.partitions.spark.frames import INT, LONG, TEXT, among, kept, rows_of, small, total
-from reconciler.partitions.spark.groups import Book, Group, Solution
+from reconciler.partitions.spark.columns.frames import INT, LONG, TEXT, among, kept, rows_of, small, total
+from reconciler.partitions.spark.solving.attempt import KEPT, Attempted, attempt, reason_now
+from reconciler.partitions.spark.solving.groups import Book, Group, Solution
 
 _COLUMNS = (*KEPT, "place", "reason")
 _NO_ROWS = Solved(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int8), {})

@@ -1,0 +1,1 @@
+"""Tables as DataFrames, in and out, checked row by row."""

@@ -1,0 +1,1 @@
+"""The planner on DataFrames: who gets what, and why."""
