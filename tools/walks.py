@@ -45,6 +45,12 @@ _BEFORE = {
     "apply, one filter added": {"functions": 581, "files": 116, "parses": 189, "of_it": 107, "plans": 5, "requests": 33},
     "hint, repair": {"functions": 354, "files": 85, "plans": 1, "requests": 2},
 }
+WALKS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "apply, one filter removed": (("S.a", "S.b"), ("S.a",)),
+    "apply, one filter added": (("S.a",), ("S.a", "S.b")),
+    "hint, repair": (),
+}
+"""The filters before and after; none where nothing is applied."""
 _PLAN, _ANSWER = ("plan/plan.py", "plan"), ("jetstream/api.py", "raise_for_error")
 
 
@@ -58,6 +64,8 @@ class Walk:
 
     codes: set[CodeType] = field(default_factory=set)
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    trail: list[str] = field(default_factory=list)
+    """Every call in order, as `module:function`."""
     forms: set[str] = field(default_factory=set)
     parses: list[bool] = field(default_factory=list)
     """Whether the consumer occurs in it, for each."""
@@ -71,6 +79,7 @@ class Walk:
             return  # a part of a function
         self.codes.add(code)
         self.calls[place] += 1
+        self.trail.append(f"{place[0].removesuffix('.py').replace('/', '.')}:{code.co_qualname}")
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self.forms |= {_name(value) for name in arguments if _carries(value := frame.f_locals.get(name))}
 
@@ -124,20 +133,16 @@ def _name(value: object) -> str:
 
 def main() -> None:
     """Prints each walk."""
-    with tempfile.TemporaryDirectory(prefix="reconciler-walks-") as scratch:
-        for name, walk in _walks(Path(scratch)):
-            print(json.dumps({"walk": name, **walk.figures(), "before": _BEFORE.get(name)}), flush=True)
+    for name in WALKS:
+        with tempfile.TemporaryDirectory(prefix="reconciler-walks-") as scratch:
+            print(json.dumps({"walk": name, **walk_of(name, Path(scratch)).figures(), "before": _BEFORE.get(name)}), flush=True)
 
 
-def _walks(scratch: Path) -> Iterator[tuple[str, Walk]]:
-    for name, before, after in (
-        ("apply, one filter removed", ("S.a", "S.b"), ("S.a",)),
-        ("apply, one filter added", ("S.a",), ("S.a", "S.b")),
-    ):
-        with Server(scratch / name.rpartition(" ")[2]) as server:
-            yield name, _applied(server, scratch, before, after)
-    with Server(scratch / "hint") as server:
-        yield "hint, repair", asyncio.run(_repaired(server, scratch))
+def walk_of(name: str, scratch: Path) -> Walk:
+    """One of them, traced on a server of its own."""
+    with Server(scratch / "server") as server:
+        filters = WALKS[name]
+        return _applied(server, scratch, *filters) if filters else asyncio.run(_repaired(server, scratch))
 
 
 def _applied(server: Server, scratch: Path, before: tuple[str, ...], after: tuple[str, ...]) -> Walk:
