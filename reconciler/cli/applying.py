@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from reconciler.cli.connecting import connected
+from reconciler.cli.pen import pen, streams_of, taken, tell_fence
 from reconciler.cli.saying.confirm import confirm
 from reconciler.cli.saying.exitcodes import ExitCode
 from reconciler.cli.saying.progress import ProgressLines
 from reconciler.cli.session import Session
-from reconciler.cli.writing import pen, streams_of, taken, tell_fence
 from reconciler.engine.apply.outcome import Word
 from reconciler.engine.apply.run_once import Applied, ApplyOptions, apply_plan
 from reconciler.engine.planning import Planned

@@ -12,9 +12,9 @@ from typing import Any
 
 from reconciler.cli.connecting import connected
 from reconciler.cli.daemon_client import DaemonFlags
+from reconciler.cli.pen import pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.cli.saying.confirm import confirm
 from reconciler.cli.session import Session
-from reconciler.cli.writing import pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.engine import operating
 from reconciler.engine.operating import judged
 from reconciler.engine.writing.throttle import Throttle

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reconciler.engine.apply.outcome import No
 from reconciler.engine.daemon.due import divide
-from reconciler.engine.daemon.fights import TIMES, Flaps
+from reconciler.engine.daemon.fights import TIMES, Fights
 from reconciler.engine.daemon.trouble import Trouble
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, FieldDiff
@@ -36,7 +36,7 @@ def test_a_no_is_forgotten_as_soon_as_something_else_was_seen_in_between() -> No
 
 
 def test_ever_new_drifts_are_remembered_up_to_a_bound_and_the_fight_of_today_is_still_seen() -> None:
-    flaps = Flaps(Clock())
+    flaps = Fights(Clock())
     field = FieldDiff("maxDeliver", 99, 5)
     for number in range(12_000):
         flaps.noted(Key("Consumer", f"c{number}", "S"), (field,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.engine.daemon.fights import DELETED, PAUSE, TIMES, WINDOW, Flaps
+from reconciler.engine.daemon.fights import DELETED, PAUSE, TIMES, WINDOW, Fights
 from reconciler.model.identity import Key
 from reconciler.plan.change import FieldDiff
 from tests.support.clock.fake import Clock
@@ -19,18 +19,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def flaps(clock: Clock) -> Flaps:
-    return Flaps(clock)
+def flaps(clock: Clock) -> Fights:
+    return Fights(clock)
 
 
-def test_it_is_a_fight_beyond_so_many_times_and_slows_down_this_key_only(flaps: Flaps) -> None:
+def test_it_is_a_fight_beyond_so_many_times_and_slows_down_this_key_only(flaps: Fights) -> None:
     assert [flaps.noted(KEY, (THEIRS,)) for _ in range(TIMES)] == [None] * TIMES
     assert flaps.delay(KEY) == 0.0
     assert flaps.noted(KEY, (THEIRS,)) == (THEIRS, TIMES + 1)
     assert (flaps.delay(KEY), flaps.delay(OTHER)) == (PAUSE, 0.0)
 
 
-def test_the_pause_ends_and_begins_again_with_the_next_blow(flaps: Flaps, clock: Clock) -> None:
+def test_the_pause_ends_and_begins_again_with_the_next_blow(flaps: Fights, clock: Clock) -> None:
     for _ in range(TIMES + 1):
         flaps.noted(KEY, (THEIRS,))
     clock.now += PAUSE - 1
@@ -41,7 +41,7 @@ def test_the_pause_ends_and_begins_again_with_the_next_blow(flaps: Flaps, clock:
     assert flaps.delay(KEY) == PAUSE
 
 
-def test_different_values_fields_and_keys_are_no_fight(flaps: Flaps) -> None:
+def test_different_values_fields_and_keys_are_no_fight(flaps: Fights) -> None:
     for number in range(TIMES * 2):
         assert flaps.noted(KEY, (FieldDiff("maxDeliver", number, 5),)) is None
         assert flaps.noted(Key("Consumer", f"c{number}", "S"), (THEIRS,)) is None
@@ -50,19 +50,19 @@ def test_different_values_fields_and_keys_are_no_fight(flaps: Flaps) -> None:
     assert flaps.noted(KEY, (FieldDiff("ackWait", 99, 5),)) is None
 
 
-def test_what_happens_now_and_then_is_no_fight(flaps: Flaps, clock: Clock) -> None:
+def test_what_happens_now_and_then_is_no_fight(flaps: Fights, clock: Clock) -> None:
     for _ in range(TIMES * 3):
         assert flaps.noted(KEY, (THEIRS,)) is None
         clock.now += WINDOW / TIMES + 1
 
 
-def test_deleting_it_again_and_again_is_a_fight(flaps: Flaps) -> None:
+def test_deleting_it_again_and_again_is_a_fight(flaps: Fights) -> None:
     for _ in range(TIMES):
         flaps.noted(KEY, ())
     assert flaps.noted(KEY, ()) == (DELETED, TIMES + 1)
 
 
-def test_of_several_fields_the_worst_is_named(flaps: Flaps) -> None:
+def test_of_several_fields_the_worst_is_named(flaps: Fights) -> None:
     other = FieldDiff("ackWait", "7s", "30s")
     for _ in range(TIMES):
         flaps.noted(KEY, (THEIRS,))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.writing import Pen, pen
+from reconciler.cli.pen import Pen, pen
 from reconciler.errors import NoAnswer, NotSent
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.leading.fence import CONNECTIONS, FenceNews, FenceState, parse_links, recorded

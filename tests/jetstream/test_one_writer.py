@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.writing import pen
+from reconciler.cli.pen import pen
 from reconciler.engine.daemon.election import stand
 from reconciler.errors import LeaseHeld
 from reconciler.jetstream.api import JetStreamApi

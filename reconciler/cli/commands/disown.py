@@ -11,10 +11,10 @@ import typer
 from reconciler.cli import connecting
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.flags.options import flattened
+from reconciler.cli.pen import Ask, pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.cli.saying.confirm import confirm, must_be_able_to_ask
 from reconciler.cli.saying.exitcodes import ExitCode
 from reconciler.cli.session import Session, session_of
-from reconciler.cli.writing import Ask, pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.engine.disowning import Disowning
 from reconciler.engine.writing.throttle import Throttle
 from reconciler.engine.writing.writes import Writes

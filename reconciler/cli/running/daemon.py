@@ -21,12 +21,12 @@ from reconciler.cli.connecting import own_name, settings_of
 from reconciler.cli.flags.groups import PlanFlags, SourceFlags
 from reconciler.cli.flags.rules import rules_of
 from reconciler.cli.loading import NOTHING_DECLARED
+from reconciler.cli.pen import Pen, pen, streams_of
 from reconciler.cli.running.embedded import embedded_server
 from reconciler.cli.running.hangup import ends_by_hangup
 from reconciler.cli.running.welcome import welcome
 from reconciler.cli.saying.exitcodes import ExitCode
 from reconciler.cli.session import Session
-from reconciler.cli.writing import Pen, pen, streams_of
 from reconciler.engine.daemon.assembly import make_state, tracked_ports
 from reconciler.engine.daemon.loop import Daemon, Neighbours
 from reconciler.engine.daemon.manifests import Manifests

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from reconciler.engine.apply.outcome import After, Later, No, Result
 from reconciler.engine.daemon.backoff import Backoff
-from reconciler.engine.daemon.fights import Flaps
+from reconciler.engine.daemon.fights import Fights
 from reconciler.engine.daemon.queue import Work, WorkQueue
 from reconciler.engine.daemon.trouble import AFTER_A_NO, Trouble
 from reconciler.model.identity import Key
@@ -50,7 +50,7 @@ class Agenda:
         """Looks at everything that failed."""
         self._silences = Backoff(monotonic)
         """Looks at single keys that nobody answered."""
-        self._flaps = Flaps(monotonic)
+        self._flaps = Fights(monotonic)
         self._held: set[Key] = set()
         """Live keys that wait for others to get where they should be."""
 

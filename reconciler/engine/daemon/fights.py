@@ -26,7 +26,7 @@ MARKER = FieldDiff("marker", None, None)
 """What it counts as that somebody wiped our marker and changed nothing else."""
 
 
-class Flaps:
+class Fights:
     """Counts drifts per key, field and value."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.cli.writing import pen
+from reconciler.cli.pen import pen
 from reconciler.engine.writing.throttle import Throttle
 from reconciler.engine.writing.turns import Rank
 from reconciler.engine.writing.writes import Order, Writes

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.cli.writing import pen
+from reconciler.cli.pen import pen
 from reconciler.errors import NatsError
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.leading.fence import FenceNews, FenceState
