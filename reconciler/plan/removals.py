@@ -105,9 +105,16 @@ def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: 
         return _going_with(scene, key, wanted_by, consumer)
     if prune and consumer.special and consumer.marker.source:
         return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
+    if prune and key in scene.read_durables:
+        return _drop(key, consumer, Cause.PRUNE).blocked(_is_needed(scene.read_durables[key].resource_key))
     if prune and not _held_back(scene, key.name):
         return _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
     return None
+
+
+def _is_needed(reader: Key) -> Reason:
+    way_out = f"declare it again, or take the entry that reads through it out of the manifest of {reader}"
+    return Reason("depends-on", f"{reader} reads through it, and is declared", way_out)
 
 
 def _going_with(scene: Scene, key: Key, wanted_by: Key, consumer: LiveConsumer) -> Change | None:

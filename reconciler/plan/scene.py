@@ -13,6 +13,7 @@ from reconciler.model.kinds.common import State
 from reconciler.model.marker import Marker
 from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
 from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
+from reconciler.model.sourcing import durables_read
 from reconciler.plan.change import Remembered, Rules
 from reconciler.procedures.consumer import caught_up_in
 from reconciler.procedures.requests import Fact, Read, Unanswered
@@ -107,6 +108,11 @@ class Scene:
         """Declared streams and buckets that are to exist, by the key of their stream."""
         declared = self.desired.streams
         return {key: entry for key, entry in declared.items() if entry.intent.state is State.PRESENT}
+
+    @cached_property
+    def read_durables(self) -> Mapping[Key, Key]:
+        """Durables that entries of declared streams read through, with the stream that does."""
+        return durables_read(self.desired)
 
     @cached_property
     def kept_durables(self) -> Mapping[Key, tuple[Key, ...]]:

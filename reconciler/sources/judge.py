@@ -35,6 +35,7 @@ from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_b
 from reconciler.procedures.pause import way_to_resume
 from reconciler.sources.entries import EntryChange, is_kept_on, is_mirrored, is_placeholder, origin_info, origin_subjects
 from reconciler.sources.migration.detach import needs_stillness
+from reconciler.sources.migration.pairs import durable_key
 from reconciler.sources.migration.step import durable_name, journal_of
 from reconciler.sources.overtaken import WAY_OUT, overtaken, selected, spelled
 
@@ -78,7 +79,8 @@ def _plain_move(scene: Scene, reader: EntryChange) -> Move | None:
     old, new = reader.old_name, reader.new_name
     if old != new:
         return Move.TAKE if not old else Move.LEAVE if not new else Move.RENAME
-    left_over = reader.old is not None and (not new or reader.target is None or reader.old != reader.target.key)
+    read = reader.target.key if reader.target else durable_key(reader.live, reader.stream)
+    left_over = reader.old is not None and (not new or reader.old != read)
     if left_over and _ours_to_drop(scene, reader):
         return Move.REMOVE
     return _in_place(scene, reader) if new else None

@@ -12,6 +12,7 @@ from reconciler.errors import Moved
 from reconciler.plan.scene import Scene
 from reconciler.procedures.requests import UpdateConsumer
 from tests.support.account.wire import Wire
+from tests.support.clock.until import until
 from tests.support.daemon.engine import Engine
 from tests.support.values.build import consumer, marked, stream
 
@@ -85,6 +86,11 @@ async def test_a_consumer_with_more_to_do_than_was_judged_is_judged_again(engine
     write = UpdateConsumer(change.key, change.config)
     assert await judge._look(write) is None, "the very same, which was judged"
     await wire.publish("work.x")
+
+    async def counted() -> bool:
+        return bool((await wire.consumer_info("WORK", "c"))["num_pending"])
+
+    await until(counted, 10.0)
     live = await judge._look(write)
     assert live is not None
     seen = live.consumer(change.key)

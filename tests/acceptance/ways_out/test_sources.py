@@ -477,3 +477,20 @@ async def test_a_new_stream_with_the_source_where_interest_keeps_nothing(guarded
     await goes_on(wire, (), name="B")
     await has(wire, [*before, *range(LATER, LATER + 3)])
     tried(way)
+
+
+@pytest.mark.parametrize("how", ["declared again", "no entry"])
+async def test_a_durable_that_is_read_through_is_not_pruned(guarded: Guarded, wire: Wire, how: str) -> None:
+    before = await copied(guarded, wire, origin(), copying(own("u")), durable())
+    await acknowledged(wire, "u")
+    left = origin(), copying(own("u"))
+    way = (await guarded.offered(*left, flags=["--prune", "--max-change-percent", "100"]))["Consumer/S/u"]["depends-on"]
+    assert way == "declare it again, or take the entry that reads through it out of the manifest of Stream/A"
+    if how == "declared again":
+        guarded.apply(*left, durable())
+        await goes_on(wire, before)
+    else:
+        guarded.apply(origin(), copying(), flags=["--prune", "--max-change-percent", "100"])
+        assert (await wire.expect("CONSUMER.NAMES.S"))["consumers"] in (None, [])
+        await has(wire, before)
+    tried(way)
