@@ -31,10 +31,11 @@ PROCEDURE = "reconciler.procedure"
 DEAD_LETTER = "reconciler.deadLetter"
 PAUSE_UNTIL = "reconciler.pauseUntil"
 SOURCE = "reconciler.source"
+BEFORE = "reconciler.before"
 
-PARTS = frozenset({OWNER, KEY, SPEC, RESIDUE, PROCEDURE, PAUSE_UNTIL, SOURCE})
+PARTS = frozenset({OWNER, KEY, SPEC, RESIDUE, PROCEDURE, PAUSE_UNTIL, SOURCE, BEFORE})
 """The entries of a mark; the subject for dead letters is declared by somebody, and stays."""
-_NOBODYS = frozenset({OWNER, KEY, SPEC, DEAD_LETTER, "_nats.req.level", "_nats.level", "_nats.ver"})
+_NOBODYS = frozenset({OWNER, KEY, SPEC, BEFORE, DEAD_LETTER, "_nats.req.level", "_nats.level", "_nats.ver"})
 """What most resources carry, and nobody declared."""
 
 
@@ -50,6 +51,17 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """How a stream copied before it read through a durable: where that one begins, should it be made again."""
+
+    durable: str
+    identity: str
+    """What was copied under which (see `sourcing.identity_of`);"""
+    at: int
+    """at least up to this sequence of the origin."""
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
     """Everything we keep in the metadata of one resource."""
 
@@ -60,6 +72,8 @@ class Marker:
     pause_until: str = ""
     source: str = ""
     """Of a durable that we keep for a source or mirror entry: the key of the stream that reads through it."""
+    before: tuple[Before, ...] = field(default=(), compare=False)
+    """Of a stream that copies; nothing has to be done where only this differs."""
     key: str = field(default="", compare=False)
     """What it was written for (see `Key.mark`); empty in a mark from before, which means the same otherwise."""
     damaged: str = ""
@@ -71,6 +85,8 @@ class Marker:
         if self.residue:
             rows = [{"field": r.field, "live": r.live, "declared": r.declared} for r in self.residue]
             entries[RESIDUE] = orjson.dumps(rows).decode()
+        if self.before:
+            entries[BEFORE] = orjson.dumps({one.durable: [one.identity, one.at] for one in self.before}).decode()
         if self.journal:
             parts = {"name": self.journal.name, "step": self.journal.step, "target": self.journal.target}
             entries[PROCEDURE] = orjson.dumps(parts | {"data": self.journal.data}).decode()
@@ -105,6 +121,7 @@ def read_marker(metadata: Mapping[str, Any] | None, key: str) -> Marker:
         journal=_journal(metadata, damage),
         pause_until=_moment(metadata, damage),
         source=_source(metadata, damage),
+        before=_before(metadata, damage),
         key=_text(metadata, KEY),
         damaged=" and ".join(damage),
     )
@@ -178,6 +195,23 @@ def _source(metadata: Mapping[str, Any], damage: list[str]) -> str:
         damage.append(f"{SOURCE} is no stream")
         return ""
     return text
+
+
+def _before(metadata: Mapping[str, Any], damage: list[str]) -> tuple[Before, ...]:
+    if BEFORE not in metadata:
+        return ()
+    match _json(metadata[BEFORE]):
+        case dict(found) if all(_is_before(one) for one in found.values()):
+            return tuple(Before(durable, identity, at) for durable, (identity, at) in found.items())
+    damage.append(f"{BEFORE} does not say where durables begin")
+    return ()
+
+
+def _is_before(found: object) -> bool:
+    match found:
+        case [str(), int(at)]:
+            return not isinstance(at, bool) and at >= 0
+    return False
 
 
 def declared_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -210,7 +210,7 @@ def _stream_change(scene: Scene, difference: Difference, seen: LiveStream, chang
 def _recreate_stream(scene: Scene, difference: Difference, change: Change, fixed: tuple[Reason, ...]) -> Change:
     if change.action is Action.ADOPT or not scene.allows("recreate", change.key):
         return change.blocked(*fixed)
-    if difference.marker.residue:  # what is made anew has no past that it would have to respect
+    if difference.marker.residue or difference.marker.before:  # what is made anew has no past that it would have to respect
         difference = compare(scene, difference.declared, difference.seen, anew=True)
         change = outline(scene, difference, change.action)
     change = replace(change, action=Action.RECREATE)

@@ -57,7 +57,7 @@ def with_marker(key: Key, config: Config, marker: Marker) -> bytes:
 
 def compare(scene: Scene, declared: Declared, seen: Seen, *, anew: bool = False) -> Difference:
     """The difference, with what must be carried over from live already in place; `anew`: but for what procedures left."""
-    key, live_config, marker = declared.key, seen.config, replace(seen.marker, residue=()) if anew else seen.marker
+    key, live_config, marker = declared.key, seen.config, replace(seen.marker, residue=(), before=()) if anew else seen.marker
     config = declared.config
     before = scene.normal(key, live_config) if marker.residue else {}
     residue = diff.kept_residue(scene.normal(key, config), before, marker.residue) if marker.residue else ()

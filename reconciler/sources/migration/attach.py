@@ -13,8 +13,9 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import Key
+from reconciler.model.marker import Before
 from reconciler.model.normal import Config
-from reconciler.model.sourcing import copied_subjects, detached, placeholder
+from reconciler.model.sourcing import copied_subjects, detached, identity_of, placeholder
 from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.machine import Ask, Step
 from reconciler.procedures.pause import PATIENCE, by_somebody_else, let_go, pause_as_declared
@@ -148,7 +149,20 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         if seen.info.get("push_bound"):
             return ground.wait("the stream lets go")
         return ground.note(target.key, target.wire, ATTACH, {**seen.data, ENTRY: wanted}, f"update {target.key.name}")
-    return ground.update(wanted, f"read {ground.slot.origin} through {target.key.name}", final=True, held=True)
+    before = _before(ground, seen, target, live)
+    if before is not None and not isinstance(before, Before):
+        return before
+    title = f"read {ground.slot.origin} through {target.key.name}"
+    return ground.update(wanted, title, final=True, held=True, before=before)
+
+
+def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config | None) -> Before | Step | None:
+    """How the entry has copied so far, for whoever has to make the durable again; None where it is the same one."""
+    if live is None or detached(live) or reads_through(live, target.key.name):
+        return None
+    claimed = seen.sequence("start") or (seen.sequence("least") or 0) + 1
+    shown = _shown(ground, seen, claimed)
+    return Before(target.key.name, identity_of(live), shown - 1) if isinstance(shown, int) else shown
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:
@@ -174,6 +188,10 @@ def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | Step:
     slot, old = ground.slot, ground.view.consumer(ground.slot.old)
     known = max(seen.floor, old.floor if old else 0, ground.memory.rested_at)
     entries = (ground.view.entry(slot), slot.was, *(ground.known(seen, part) for part in (ENTRY, LEFT, "from")))
+    noted = ground.noted(seen.info["name"])
+    if not isinstance(noted, int):
+        return noted
+    known = max(known, noted)
     for entry in entries:
         if start - 1 <= known:
             return start

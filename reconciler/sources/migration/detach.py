@@ -17,7 +17,7 @@ from reconciler.procedures.machine import Abort, Ask, Step
 from reconciler.procedures.pause import PATIENCE, let_go
 from reconciler.procedures.requests import DeleteConsumer, Fact, PauseConsumer, Read, UpdateConsumer
 from reconciler.sources.migration.attach import drop, enlist
-from reconciler.sources.migration.pairs import same_entry
+from reconciler.sources.migration.pairs import reads_through, same_entry
 from reconciler.sources.migration.step import ATTACH, COPIED, DRAIN, ENTRY, LEFT, Ground, durable_name, journal_of, means
 from reconciler.sources.overtaken import WAY_OUT, overtaken, selected
 
@@ -29,7 +29,7 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     """The entry reads through the right durable; that one, or how it is read, may have to change."""
     slot, seen = ground.slot, ground.view.consumer(target.key)
     if seen is None:
-        return ground.create(target)  # what it delivers again is known to the stream by its sequence
+        return _made_again(ground, live, target)
     if detached(live) and journal_of(seen) != DRAIN:
         return ground.update(slot.wanted, f"attach {slot.origin}")
     if same_entry(live, slot.wanted) and not needs_stillness(seen.config, target.wire):
@@ -45,6 +45,17 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     if seen.unacknowledged and slot.retention == "workqueue":
         data["from"] = seen.data.get(ENTRY)  # what is copied is still there, and nobody else will take it away
     return ground.resting(still).note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
+
+
+def _made_again(ground: Ground, live: Config, target: ConsumerTarget) -> Step:
+    """What it delivers again is known to the stream by its sequence, unless all of that was copied in another way."""
+    found = ground.copied(live) if reads_through(live, target.key.name) and ground.slot.retention != "workqueue" else None
+    if isinstance(found, Ask):
+        return found
+    noted = ground.noted(target.key.name) if found and not found.seq else 0
+    if not isinstance(noted, int):
+        return noted
+    return enlist(ground.resting(noted), target, {"start": noted + 1}) if noted else ground.create(target)
 
 
 def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> Step:

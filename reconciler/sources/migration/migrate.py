@@ -25,8 +25,9 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.marker import read_marker
+from reconciler.model.marker import read_marker, with_mark
 from reconciler.model.normal import Config, canonical, normal_stream
 from reconciler.model.sourcing import detached
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
@@ -113,15 +114,21 @@ class MigrateSource:
         return Done(self.notes)
 
     def _final_config(self, view: View) -> bytes:
-        """As declared, with the entries that had to be varied as they are, and a note of that in the marker."""
+        """As declared, with entries that had to be varied as they are; that, and the way before, is noted in the marker."""
         varied = [pair for slot in self.slots if (pair := _variation(slot, view))]
-        if not varied:
+        read = set(map(durable_name, copied_entries(self.stream.wire)))
+        noted = read_marker(view.config.get("metadata"), self.key.mark).before
+        before = tuple(one for one in noted if one.durable in read)
+        if not (varied or before):
             return self.stream.config
         config = self.stream.wire
-        entries = list(config["sources"])
+        marker = replace(read_marker(config["metadata"], self.key.mark), before=before)
+        config["metadata"] = with_mark(config["metadata"], marker, self.key.mark)
+        entries = list(config.get("sources") or ())
         for said, live in varied:
             entries = [live if same_entry(entry, said) else entry for entry in entries]
-        return canonical({**config, "sources": entries, "metadata": with_variations(self.key, config["metadata"], varied)})
+        found = {"sources": entries} if entries else {}
+        return canonical({**config, **found, "metadata": with_variations(self.key, config["metadata"], varied)})
 
 
 def _led(slot: Slot, view: View, memory: SlotMemory) -> SlotMemory:

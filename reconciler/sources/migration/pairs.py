@@ -14,7 +14,7 @@ import orjson
 from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.marker import read_marker, with_mark
+from reconciler.model.marker import Before, read_marker, with_mark
 from reconciler.model.normal import Config, normal_source
 from reconciler.model.residue import SOURCES, Residue
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
@@ -124,16 +124,25 @@ class View:
         described = [slot.selected(entry) for entry in (slot.wanted, slot.was) if entry]
         return was or next((entry for entry in twins if "consumer" not in entry and slot.selected(entry) in described), None)
 
-    def with_entry(self, slot: Slot, entry: Config | None) -> bytes:
+    def before(self, durable: str) -> Before | None:
+        """How the stream copied before it read through a durable, as far as its own mark says."""
+        known = read_marker(self.config.get("metadata"), self.stream.mark).before
+        return next((one for one in known if one.durable == durable), None)
+
+    def with_entry(self, slot: Slot, entry: Config | None, before: Before | None = None) -> bytes:
         """The live configuration with this entry in the slot's place; None takes it away.
 
-        One that had to be varied is noted in the same request: whoever goes on must not take it for another one's work.
+        One that had to be varied is noted in the same request: whoever goes on must not take it for another one's work. And so
+        is how it copied before, which nothing else shows any more once its durable is gone.
         """
         live, config = self.entry(slot), dict(self.config)
         entries = [one for one in config.get("sources") or () if one is not live]
         if entry and stands_for(entry, slot.spoken):
             config["metadata"] = with_variations(self.stream, config.get("metadata"), [(slot.spoken, entry)], self.owner)
-        return orjson.dumps({**config, "sources": [*entries, entry] if entry else entries})
+        entries = [*entries, entry] if entry else entries
+        if before:
+            config["metadata"] = _with_before(self.stream, config.get("metadata"), before, entries)
+        return orjson.dumps({**config, "sources": entries})
 
     def leaders(self, slot: Slot) -> tuple[str, ...]:
         """Who leads the stream and the durables of a slot, and since when; empty where nobody is elected.
@@ -221,6 +230,14 @@ def stands_for(entry: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     """Whether an entry is as it is said to be, but for what a procedure had to vary."""
     left = Residue(SOURCES, normal_source(entry), normal_source(said))
     return bool(said) and left.live != left.declared and left.in_shape
+
+
+def _with_before(stream: Key, metadata: Mapping[str, str] | None, before: Before, entries: Iterable[Config]) -> dict[str, str]:
+    """A stream's metadata with how it copied before; what is noted of durables that it no longer reads through is left out."""
+    marker = read_marker(metadata, stream.mark)
+    read = {(entry.get("consumer") or {}).get("name", "") or detached(entry) for entry in entries}
+    kept = tuple(one for one in marker.before if one.durable in read and one.durable != before.durable)
+    return with_mark(metadata, replace(marker, before=(*kept, before)), stream.mark)
 
 
 def with_variations(

@@ -11,6 +11,7 @@ from typing import Any
 
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
+from reconciler.model.marker import Before
 from reconciler.model.normal import Config, normal_consumer
 from reconciler.model.sourcing import detached, identity_of
 from reconciler.procedures.consumer import (
@@ -92,10 +93,14 @@ class Ground:
         """One write."""
         return Do(write, title, replace(self.memory, **memory), final=final)
 
-    def update(self, entry: Config, title: str, *, final: bool = False, held: bool = False) -> Do | Wait:
+    def update(
+        self, entry: Config, title: str, *, final: bool = False, held: bool = False, before: Before | None = None
+    ) -> Do | Wait:
         """Put an entry in the slot's place; one whose durable is not held still begins at once, so the leaders have to stay."""
         unsteady = None if held or detached(entry) else self._unsteady()
-        return unsteady or self.do(UpdateStream(self.view.stream, self.view.with_entry(self.slot, entry)), title, final=final)
+        return unsteady or self.do(
+            UpdateStream(self.view.stream, self.view.with_entry(self.slot, entry, before)), title, final=final
+        )
 
     def create(self, target: ConsumerTarget) -> Do:
         """Make a durable that begins by itself."""
@@ -209,9 +214,21 @@ class Ground:
 
     def copied(self, entry: Mapping[str, Any]) -> Copied | Ask:
         """How far was copied under the identity of an entry."""
-        question = LastCopied(self.view.stream, identity_of(entry))
+        return self.copied_as(identity_of(entry))
+
+    def copied_as(self, identity: str) -> Copied | Ask:
+        """The same, by the identity itself."""
+        question = LastCopied(self.view.stream, identity)
         fact = self.view.facts.get(question)
         return fact if isinstance(fact, Copied) else self.ask(question)
+
+    def noted(self, durable: str) -> int | Ask:
+        """Up to where was copied before a durable was read through, by the stream's own mark; 0 where it says nothing."""
+        before = self.view.before(durable)
+        if before is None:
+            return 0
+        found = self.copied_as(before.identity)
+        return found if isinstance(found, Ask) else max(before.at, found.seq)
 
     def rested(self, entry: Mapping[str, Any], least: int) -> int | Step:
         """The last sequence that was copied under the identity of an entry that nobody reads through any more."""
