@@ -41,7 +41,7 @@ from reconciler.observe.status.pools import PoolNews
 from reconciler.observe.wording import SHOWN, Fields, author_fields, change_fields, filled, problem_fields
 from reconciler.plan.change import Author, Change, FieldDiff
 from reconciler.render.status.judged import Condition
-from reconciler.render.values import show
+from reconciler.render.values import ANOTHER, named, show
 
 _ENDED_WELL = ("success", "noop")
 _UNDER_WAY = ("running", "aborting", "journaled")
@@ -179,12 +179,14 @@ class Telemetry:
                 self._authors.add(name)
             self._metrics.drift_authors.labels(name if name in self._authors else OTHER).inc()
 
-    def fighting(self, key: Key, path: str, times: int) -> None:
-        """Somebody keeps setting a field to the same value."""
+    def fighting(self, key: Key, path: str, times: int, author: Author | None = None) -> None:
+        """Another client keeps setting a field to the same value."""
         self._metrics.fights.labels(key.kind).inc()
-        self._log.warning("drift.fighting", resource=str(key), field=path, times=times)
-        message = f"{key}: somebody has set {path} to the same value {times} times; it is repaired less often now"
-        self._tell("drift.fighting", message, key, bad=True, field=path, times=times)
+        found = {"field": path, "times": times, **author_fields(author)}
+        who = named(author.client, author.user) if author else ""
+        said = f"{who or ANOTHER} has set {path} to the same value {times} times; it is repaired less often now"
+        self._log.warning("drift.fighting", resource=str(key), **found, message=said)
+        self._tell("drift.fighting", f"{key}: {said}", key, bad=True, **found)
 
     def retrying(self, key: Key, seconds: float, error: str) -> None:
         """A resource waits for its next try: so many seconds, or (infinite) until something changes."""

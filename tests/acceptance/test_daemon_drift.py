@@ -229,7 +229,8 @@ async def test_a_fight_is_slowed_down_and_shown_and_never_given_up(server: Serve
         assert await place.daemon.metric(fights) >= len(repairs) - 1
         await somebody.until_like(ours, "S", "a")
         fight = (await place.daemon.resource("Consumer/S/a"))["fight"]
-        assert (fight["field"], fight["value"]) == ("maxDeliver", 66)
+        assert (fight["field"], fight["value"], fight["client"]) == ("maxDeliver", 66, SOMEBODY)
+        assert place.daemon.lines("drift.fighting")[-1]["client"] == SOMEBODY
         assert "fight" not in await place.daemon.resource("Consumer/S/b")
 
 

@@ -28,6 +28,7 @@ DECLARED = build.desired(
     build.stream("S"), build.consumer("S", "one"), build.consumer("S", "two"), revision="r1", environment="e"
 )
 SOMEBODY = Author("nats CLI", "bob", "2026-01-31T12:00:00Z")
+THEIRS = FieldDiff("ackWait", "45s", "30s")
 
 
 @pytest.fixture
@@ -353,10 +354,23 @@ def test_of_many_drifts_the_oldest_are_forgotten() -> None:
 
 
 def test_a_fight_is_shown_while_it_lasts(board: Board, clock: Calendar) -> None:
-    board.fighting(ONE, "ackWait", "45s", 21)
-    assert resource(board, ONE)["fight"] == {"field": "ackWait", "value": "45s", "times": 21}
+    board.fighting(ONE, THEIRS, 21, SOMEBODY)
+    expected = {"field": "ackWait", "value": "45s", "times": 21, "client": "nats CLI", "user": "bob"}
+    assert resource(board, ONE)["fight"] == expected
     clock.pass_seconds(601)
     assert "fight" not in resource(board, ONE)
+
+
+def test_who_fights_may_become_known_a_moment_later(board: Board, clock: Calendar) -> None:
+    board.drifted(ONE, ("ackWait",))
+    board.fighting(ONE, THEIRS, 21)
+    assert (resource(board, ONE)["fight"]["client"], resource(board, ONE)["fight"]["user"]) == (None, None)
+    board.attributed(ONE, SOMEBODY)
+    assert resource(board, ONE)["fight"]["user"] == "bob"
+    clock.pass_seconds(1)
+    board.drifted(ONE, ("maxDeliver",))
+    board.attributed(ONE, Author("another", "eve", ""))
+    assert resource(board, ONE)["fight"]["user"] == "bob", "eve has set another field"
 
 
 def test_a_bucket_may_be_called_by_its_stream(board: Board) -> None:

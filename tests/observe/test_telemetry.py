@@ -198,6 +198,25 @@ def test_a_fight_is_a_warning_with_the_field(told: Told) -> None:
     assert told.types == ["reconciler.drift.fighting"]
 
 
+@pytest.mark.parametrize(
+    ("author", "who", "fields"),
+    [
+        (Author("nats CLI", "bob", ""), "nats CLI (user bob)", {"client": "nats CLI", "user": "bob"}),
+        (Author("nats CLI", "", ""), "nats CLI", {"client": "nats CLI"}),
+        (Author("", "bob", ""), "an unnamed client (user bob)", {"user": "bob"}),
+        (Author("", "", ""), "another client", {}),
+        (None, "another client", {}),
+    ],
+)
+def test_a_fight_names_who_it_is_with(told: Told, author: Author | None, who: str, fields: dict[str, str]) -> None:
+    told.to.fighting(BILLING, "ackWait", 21, author)
+    said = f"{who} has set ackWait to the same value 21 times; it is repaired less often now"
+    line, event = told.lines.kept[0], told.sink.messages[0][1]["data"]
+    assert (line["message"], event["message"]) == (said, f"Consumer/ORDERS/billing: {said}")
+    for found in (line, event):
+        assert {name: found[name] for name in ("client", "user") if name in found} == fields
+
+
 def problems(count: int) -> tuple[Problem, ...]:
     return tuple(Problem("a.yaml", number + 1, 3, "bad-value", f"problem {number}", "spec.x") for number in range(count))
 

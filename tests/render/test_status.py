@@ -15,6 +15,7 @@ from tests.support.values import build
 from tests.support.values.plans import changes, plan_of
 
 NOW = build.NOW
+FIGHT = {"field": "ackWait", "value": "45s", "times": 21}
 
 
 def resource(**more: Any) -> dict[str, Any]:
@@ -105,29 +106,36 @@ def test_a_drift_says_when_what_and_who(found: dict[str, Any], said: str) -> Non
 
 
 def test_a_fight_and_a_message_stand_beside_it() -> None:
-    line = line_of(
-        state="Error", message="no answer", lastDrift=drift(1), fight={"field": "ackWait", "value": "45s", "times": 21}
-    )
-    assert line.endswith("no answer; drifted 1 s ago: ackWait; somebody sets ackWait to 45s again and again (21 times)")
-    fight = {"field": "ackWait", "value": "45s", "times": 21}
-    assert "nats CLI (user bob) sets ackWait to 45s again" in line_of(
-        lastDrift=drift(1, client="nats CLI", user="bob"), fight=fight
-    )
+    line = line_of(state="Error", message="no answer", lastDrift=drift(1), fight=FIGHT)
+    assert line.endswith("no answer; drifted 1 s ago: ackWait; another client sets ackWait to 45s again and again (21 times)")
+
+
+@pytest.mark.parametrize(
+    ("client", "user", "who"),
+    [
+        ("nats CLI", "bob", "nats CLI (user bob)"),
+        ("nats CLI", "", "nats CLI"),
+        ("", "bob", "an unnamed client (user bob)"),
+        (None, None, "another client"),
+    ],
+)
+def test_a_fight_says_who_it_is_with(client: str | None, user: str | None, who: str) -> None:
+    assert f"  {who} sets ackWait to 45s again" in line_of(fight={**FIGHT, "client": client, "user": user})
 
 
 def test_nothing_that_comes_from_elsewhere_steers_the_terminal() -> None:
     evil = "\x1b[2J\nforged"
     hostile = drift(1, client=evil, user=evil, fields=[evil])
-    line = line_of(key=f"Stream/{evil}", message=evil, lastDrift=hostile, fight={"field": evil, "value": evil, "times": 2})
+    fight = {"field": evil, "value": evil, "times": 2, "client": evil, "user": evil}
+    line = line_of(key=f"Stream/{evil}", message=evil, lastDrift=hostile, fight=fight)
     assert line.isprintable()
     listed = {"procedures": [{"key": evil, "message": evil, "state": "running", "since": None}]}
     assert all(line.plain.isprintable() for line in procedure_lines(listed, NOW))
 
 
 def test_a_fight_is_not_blamed_on_who_made_another_drift() -> None:
-    fight = {"field": "ackWait", "value": "45s", "times": 21}
-    line = line_of(lastDrift=drift(1, client="nats CLI", fields=["maxDeliver"]), fight=fight)
-    assert "somebody sets ackWait to 45s again" in line
+    line = line_of(lastDrift=drift(1, client="nats CLI", fields=["maxDeliver"]), fight=FIGHT)
+    assert "another client sets ackWait to 45s again" in line
 
 
 def rows(**states: str) -> list[dict[str, Any]]:

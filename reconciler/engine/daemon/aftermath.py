@@ -47,11 +47,10 @@ class Aftermath:
             fields = tuple(field.path for field in differing)
             state.telemetry.drifted(change.key, fields, author, change.fields)
             state.board.drifted(change.key, fields, author, change.fields)
-            fight = state.agenda.drifted(key, differing)
+            fight = state.agenda.drifted(key, differing, author)
             if fight:
-                field, times = fight
-                state.telemetry.fighting(change.key, field.path, times)
-                state.board.fighting(change.key, field.path, field.live, times)
+                state.telemetry.fighting(change.key, fight.field.path, fight.times, fight.author)
+                state.board.fighting(change.key, fight.field, fight.times, fight.author)
         elif author:
             self._attributed(change.key, author)
         return replace(change, by=author)
@@ -122,6 +121,7 @@ class Aftermath:
 
     def _attributed(self, key: Key, author: Author) -> None:
         if self._state.board.attributed(key, author):
+            self._state.agenda.attributed(key.live_key, author)
             self._state.telemetry.attributed(author)
 
     def _ended(self, outcome: Outcome) -> None:

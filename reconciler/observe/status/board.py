@@ -144,10 +144,10 @@ class Board(Surroundings):
         key = self._standing.catalogue.known_as(key)
         return self._drifts.attributed(key, author)
 
-    def fighting(self, key: Key, path: str, value: Any, times: int) -> None:  # noqa: ANN401 - any value of a field
-        """Somebody sets the same field to the same value again and again."""
+    def fighting(self, key: Key, field: FieldDiff, times: int, author: Author | None = None) -> None:
+        """Another client sets the same field to the same value again and again."""
         key = self._standing.catalogue.known_as(key)
-        self._drifts.fought(key, path, value, times)
+        self._drifts.fought(key, field, times, author)
 
     def not_ready(self) -> str:
         """Why this process is not ready; empty when it is."""

@@ -33,12 +33,12 @@ class _Drift:
     repaired_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Fight:
     at: int
-    path: str
-    value: Any
+    field: FieldDiff
     times: int
+    author: Author | None
 
 
 class Drifts:
@@ -68,6 +68,9 @@ class Drifts:
         if drift is None or (drift.author and (drift.author.client or drift.author.user)) or self._now() - drift.at > LATE:
             return False
         drift.author = author
+        fight = self._fights.get(key)
+        if fight is not None and fight.at >= drift.at:  # else the drift is no part of it
+            fight.author = author
         return True
 
     def repaired(self, key: Key) -> None:
@@ -80,10 +83,10 @@ class Drifts:
         """What still differs, as far as is known."""
         return frozenset(self._open)
 
-    def fought(self, key: Key, path: str, value: Any, times: int) -> None:  # noqa: ANN401 - any value of a field
-        """The same field was set to the same foreign value so many times."""
+    def fought(self, key: Key, field: FieldDiff, times: int, author: Author | None) -> None:
+        """The same field was set to the same foreign value so many times; told right after the drift that it is part of."""
         self._fights.pop(key, None)
-        self._fights[key] = _Fight(self._now(), path, value, times)
+        self._fights[key] = _Fight(self._now(), field, times, author)
         if len(self._fights) > MOST:
             del self._fights[next(iter(self._fights))]
 
@@ -92,13 +95,11 @@ class Drifts:
         drift = self._drifts.get(key)
         if drift is None:
             return None
-        author = drift.author
         return {
             "at": units.format_time(drift.at),
             "fields": list(drift.fields),
             "changes": values_of(drift.differing),
-            "client": author.client if author else None,
-            "user": author.user if author else None,
+            **_names(drift.author),
             "repairedAt": None if drift.repaired_at is None else units.format_time(drift.repaired_at),
         }
 
@@ -107,4 +108,8 @@ class Drifts:
         fight = self._fights.get(key)
         if fight is None or self._now() - fight.at > _FIGHT_LASTS:
             return None
-        return {"field": fight.path, "value": fight.value, "times": fight.times}
+        return {"field": fight.field.path, "value": fight.field.live, "times": fight.times, **_names(fight.author)}
+
+
+def _names(author: Author | None) -> Json:
+    return {"client": author.client if author else None, "user": author.user if author else None}

@@ -13,7 +13,7 @@ from rich.text import Text
 from reconciler.render.status.judged import Condition
 from reconciler.render.status.pools_text import pool_lines
 from reconciler.render.status.sources_text import source_lines
-from reconciler.render.values import ago, counted, printable, show
+from reconciler.render.values import ANOTHER, ago, counted, named, printable, show
 
 Json = Mapping[str, Any]
 
@@ -134,7 +134,7 @@ def _resource_line(resource: Json, width: int, now: int) -> Text:
     condition = Condition(resource["state"])
     line = Text.assemble((f"{condition.value:<11}", _STYLES[condition]), f"  {printable(resource['key']):<{width}}")
     drift = resource["lastDrift"]
-    said = (printable(resource["message"]), _drift(drift, now, resource["key"]), _fight(resource.get("fight"), drift or {}))
+    said = (printable(resource["message"]), _drift(drift, now, resource["key"]), _fight(resource.get("fight")))
     message = "; ".join(part for part in said if part)
     if message:
         line.append(f"  {message}", style="dim")
@@ -161,18 +161,17 @@ def _brief(value: Any) -> str:  # noqa: ANN401 - any value of a field
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _author(drift: Json) -> str:
+def _author(found: Json) -> str:
     """Who made it; empty where nobody knows."""
-    user = f" (user {printable(drift['user'])})" if drift.get("user") else ""
-    return f"{printable(drift['client'] or '') or 'an unnamed client'}{user}" if drift.get("client") or user else ""
+    return named(found.get("client") or "", found.get("user") or "")
 
 
-def _fight(fight: Json | None, drift: Json) -> str:
+def _fight(fight: Json | None) -> str:
+    """`nats CLI (user app) sets ackWait to 1s again and again (21 times)`; a daemon of an earlier version does not say who."""
     if not fight:
         return ""
     what = f"{printable(fight['field'])} to {show(fight['value'])}"
-    author = _author(drift) if fight["field"] in drift.get("fields", ()) else ""  # the last drift may be another one's
-    return f"{author or 'somebody'} sets {what} again and again ({fight['times']} times)"
+    return f"{_author(fight) or ANOTHER} sets {what} again and again ({fight['times']} times)"
 
 
 def _procedure_line(procedure: Json, now: int) -> Text:
