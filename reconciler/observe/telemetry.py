@@ -172,6 +172,17 @@ class Telemetry:
         what = f"changed{by}: {', '.join(found['fields'])}" if fields else f"deleted{by}{lost}"
         self._tell("drift.detected", f"{key} was {what}", key, bad=True, **found)
 
+    def durable_gone(self, key: Key, reader: Key, author: Author | None) -> None:
+        """The durable that a stream reads through was deleted by somebody else; the stream itself is as it was."""
+        self._metrics.drift.labels(key.kind).inc()
+        if author:
+            self.attributed(author)
+        found: Fields = {"fields": [], **author_fields(author)}
+        reading = f"{reader} reads through it"
+        self._log.warning("drift.detected", resource=str(key), **found, message=f"it was deleted; {reading}")
+        by = f" by {author.user or author.client}" if author and (author.user or author.client) else ""
+        self._tell("drift.detected", f"{key} was deleted{by}; {reading}", key, bad=True, **found)
+
     def attributed(self, author: Author) -> None:
         """It became known who made a drift."""
         if name := author.user or author.client:

@@ -191,6 +191,18 @@ def test_drift_names_the_fields_and_who_did_it(told: Told) -> None:
     ]
 
 
+def test_a_durable_that_was_deleted_is_told_by_its_own_name_and_with_who_reads_through_it(told: Told) -> None:
+    told.to.durable_gone(BILLING, ORDERS, Author("nats CLI", "bob", ""))
+    line = told.lines.kept[0]
+    assert (line["resource"], line["client"], line["message"]) == (
+        "Consumer/ORDERS/billing",
+        "nats CLI",
+        "it was deleted; Stream/ORDERS reads through it",
+    )
+    said = [document["data"]["message"] for _, document in told.sink.messages]
+    assert said == ["Consumer/ORDERS/billing was deleted by bob; Stream/ORDERS reads through it"]
+
+
 def test_a_fight_is_a_warning_with_the_field(told: Told) -> None:
     told.to.fighting(BILLING, "ackWait", 21)
     line = told.lines.kept[0]

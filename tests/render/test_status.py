@@ -15,6 +15,7 @@ from tests.support.values import build
 from tests.support.values.plans import changes, plan_of
 
 NOW = build.NOW
+GONE = {"key": "Consumer/S/c", "client": "x", "user": "app"}
 FIGHT = {"field": "ackWait", "value": "45s", "times": 21}
 
 
@@ -89,6 +90,20 @@ def test_a_pause_that_nobody_has_declared_is_told_with_the_way_to_end_it(declare
         (
             drift(9, fields=[], client="x", repairedAt="y"),
             "drifted 9 s ago: deleted by x with all that it held, made again",
+        ),
+        (
+            drift(9, fields=[], client="x", deleted=[GONE]),
+            "drifted 9 s ago: Consumer/S/c deleted by x (user app)",
+        ),
+        (
+            drift(
+                9, fields=[], client="x", repairedAt="y", deleted=[GONE, {"key": "Consumer/S/d", "client": None, "user": None}]
+            ),
+            "drifted 9 s ago: Consumer/S/c deleted by x (user app), Consumer/S/d deleted, made again",
+        ),
+        (
+            drift(9, client="y", repairedAt="y", deleted=[GONE]),
+            "drifted 9 s ago: ackWait by y, repaired; Consumer/S/c deleted by x (user app), made again",
         ),
         (
             drift(5, changes=[{"field": "ackWait", "declared": "30s", "live": None}], client="x"),

@@ -139,6 +139,10 @@ class Board(Surroundings):
         key = self._standing.catalogue.known_as(key)
         self._drifts.drifted(key, fields, author, differing)
 
+    def durable_gone(self, key: Key, durable: Key, author: Author | None = None) -> None:
+        """Somebody deleted the durable that this stream reads through."""
+        self._drifts.durable_gone(self._standing.catalogue.known_as(key), durable, author)
+
     def attributed(self, key: Key, author: Author) -> bool:
         """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""
         key = self._standing.catalogue.known_as(key)

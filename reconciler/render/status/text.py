@@ -146,14 +146,24 @@ def _drift(drift: Json | None, now: int, key: str) -> str:
     """`drifted 12 s ago: ackWait 30s → 1s by nats CLI (user app), repaired`; what is read from NATS alone does not know when."""
     if not drift or not drift.get("at"):
         return ""
+    deleted = [f"{printable(one['key'])} deleted{_by(one)}" for one in drift.get("deleted", ())]
+    repaired = drift.get("repairedAt")
+    said = [f"{_changed(drift)}{_by(drift)}{', repaired' if repaired else ''}"] if drift["fields"] else []
+    if deleted:  # durables that it reads through: of itself nothing was
+        said.append(f"{', '.join(deleted)}{', made again' if repaired else ''}")
+    elif not said:  # a consumer goes on where it stood; what a stream held is nowhere else
+        lost = "" if key.startswith("Consumer/") else " with all that it held"
+        said.append(f"deleted{_by(drift)}{lost}{', made again' if repaired else ''}")
+    return f"drifted {ago(drift['at'], now)}: {'; '.join(said)}"
+
+
+def _changed(drift: Json) -> str:
     values = {one["field"]: f" {_brief(one['declared'])} → {_brief(one['live'])}" for one in drift.get("changes", ())}
-    fields = ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"])
-    author = f" by {_author(drift)}" if _author(drift) else ""
-    repaired = ", repaired" if drift.get("repairedAt") else ""
-    if not fields:  # a consumer goes on where it stood; what a stream held is nowhere else
-        fields, lost = "deleted", not key.startswith("Consumer/")
-        author, repaired = f"{author}{' with all that it held' if lost else ''}", repaired and ", made again"
-    return f"drifted {ago(drift['at'], now)}: {fields}{author}{repaired}"
+    return ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"])
+
+
+def _by(found: Json) -> str:
+    return f" by {_author(found)}" if _author(found) else ""
 
 
 def _brief(value: Any) -> str:  # noqa: ANN401 - any value of a field
