@@ -206,6 +206,9 @@ class Plan:
 
     changes: tuple[Change, ...]
     unchanged: int
+    """How many resources are as declared; what is unknown is not."""
+    unknown: tuple[Key, ...] = ()
+    """What nothing is known to differ of, because not all of it was seen."""
     left: tuple[Change, ...] = ()
     """What differs as well, and is left so: the policy does not cover it, or it was not asked for by `--target`."""
     refused: tuple[Reason, ...] = ()
