@@ -23,6 +23,7 @@ Invariant: silence is never absence. Only an `ApiError` whose `absent` is true s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -94,8 +95,27 @@ class AccessDenied(NatsError):
     def __init__(self, operation: str, subject: str) -> None:
         self.operation = operation
         self.subject = subject
-        all_of_them = "`reconciler permissions --mode apply` prints all that it needs; for a daemon: `--mode daemon`"
-        super().__init__(f'permission denied: {operation} "{subject}"; grant it to this user ({all_of_them})')
+        super().__init__(f'permission denied: {operation} "{subject}"; grant it to this user ({_printed_by(operation, subject)})')
+
+
+_LOOKS = re.compile(r"(^|\.)(INFO|STREAM\.LIST|CONSUMER\.LIST\..+|STREAM\.MSG\.GET\.(?!KV_reconciler-).+)$")
+_OF_PROCEDURES = re.compile(r"\.(CONSUMER\.(PAUSE|RESET|DELETE)|STREAM\.PURGE|(STREAM|CONSUMER)\.INFO)\.|\._reconciler_hold_")
+_DELETES = re.compile(r"\.(STREAM|CONSUMER)\.DELETE\.")
+
+
+def _printed_by(operation: str, subject: str) -> str:
+    """Which mode of `permissions` prints this subject, and what else that user may be for."""
+    a_daemon = "for a daemon: `--mode daemon`"
+    if operation == "subscribe" or _LOOKS.search(subject):
+        all_of_it = "`reconciler permissions -f PATH --mode read` prints all that it needs to plan; to apply: `--mode procedures`"
+    elif _OF_PROCEDURES.search(subject):
+        all_of_it = "`reconciler permissions -f PATH --mode procedures` prints all that it needs to apply with procedures"
+        all_of_it += "; only to plan: `--mode read`" if ".INFO." in subject else ""
+    else:
+        all_of_it = "`reconciler permissions -f PATH --mode apply` prints all that it needs to apply"
+        all_of_it += "; with procedures: `--mode procedures`"
+    pruning = "; to delete what is no longer declared: `--mode sync` beside it" if _DELETES.search(subject) else ""
+    return f"{all_of_it}; {a_daemon}{pruning}"
 
 
 class NotSent(NatsError):

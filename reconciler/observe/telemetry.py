@@ -41,7 +41,7 @@ from reconciler.observe.status.pools import PoolNews
 from reconciler.observe.wording import SHOWN, Fields, author_fields, change_fields, filled, problem_fields
 from reconciler.plan.change import Author, Change, FieldDiff
 from reconciler.render.status.judged import Condition
-from reconciler.render.values import show
+from reconciler.render.values import ANOTHER, named, show
 
 _ENDED_WELL = ("success", "noop")
 _UNDER_WAY = ("running", "aborting", "journaled")
@@ -172,6 +172,17 @@ class Telemetry:
         what = f"changed{by}: {', '.join(found['fields'])}" if fields else f"deleted{by}{lost}"
         self._tell("drift.detected", f"{key} was {what}", key, bad=True, **found)
 
+    def durable_gone(self, key: Key, reader: Key, author: Author | None) -> None:
+        """The durable that a stream reads through was deleted by somebody else; the stream itself is as it was."""
+        self._metrics.drift.labels(key.kind).inc()
+        if author:
+            self.attributed(author)
+        found: Fields = {"fields": [], **author_fields(author)}
+        reading = f"{reader} reads through it"
+        self._log.warning("drift.detected", resource=str(key), **found, message=f"it was deleted; {reading}")
+        by = f" by {author.user or author.client}" if author and (author.user or author.client) else ""
+        self._tell("drift.detected", f"{key} was deleted{by}; {reading}", key, bad=True, **found)
+
     def attributed(self, author: Author) -> None:
         """It became known who made a drift."""
         if name := author.user or author.client:
@@ -179,12 +190,14 @@ class Telemetry:
                 self._authors.add(name)
             self._metrics.drift_authors.labels(name if name in self._authors else OTHER).inc()
 
-    def fighting(self, key: Key, path: str, times: int) -> None:
-        """Somebody keeps setting a field to the same value."""
+    def fighting(self, key: Key, path: str, times: int, author: Author | None = None) -> None:
+        """Another client keeps setting a field to the same value."""
         self._metrics.fights.labels(key.kind).inc()
-        self._log.warning("drift.fighting", resource=str(key), field=path, times=times)
-        message = f"{key}: somebody has set {path} to the same value {times} times; it is repaired less often now"
-        self._tell("drift.fighting", message, key, bad=True, field=path, times=times)
+        found = {"field": path, "times": times, **author_fields(author)}
+        who = named(author.client, author.user) if author else ""
+        said = f"{who or ANOTHER} has set {path} to the same value {times} times; it is repaired less often now"
+        self._log.warning("drift.fighting", resource=str(key), **found, message=said)
+        self._tell("drift.fighting", f"{key}: {said}", key, bad=True, **found)
 
     def retrying(self, key: Key, seconds: float, error: str) -> None:
         """A resource waits for its next try: so many seconds, or (infinite) until something changes."""

@@ -122,6 +122,8 @@ class Change:
     continues: bool = False
     """The machine goes on with what was begun before this plan."""
     touches: tuple[Key, ...] = ()
+    gone: tuple[Key, ...] = ()
+    """Durables that it reads through and that are not there: they are made again, and of itself nothing is missing for that."""
     needs: tuple[Key, ...] = ()
     """Other changes of this plan that must be in place before this one may begin (see `plan.subjects.handovers`)."""
     config: bytes = b""
@@ -204,6 +206,9 @@ class Plan:
 
     changes: tuple[Change, ...]
     unchanged: int
+    """How many resources are as declared; what is unknown is not."""
+    unknown: tuple[Key, ...] = ()
+    """What nothing is known to differ of, because not all of it was seen."""
     left: tuple[Change, ...] = ()
     """What differs as well, and is left so: the policy does not cover it, or it was not asked for by `--target`."""
     refused: tuple[Reason, ...] = ()

@@ -50,7 +50,8 @@ def plan(  # noqa: PLR0913 - what a plan is made of
     """
     scene = Scene(desired, live, rules, memory)
     part, found = _differing(scene, scope, aspects)
-    unchanged = part.declared(desired) - sum(map(part.has, found))
+    unknown = tuple(_unknown(scene, part, found))
+    unchanged = part.declared(desired) - sum(map(part.has, found)) - len(unknown)
     found += _to_remove(scene, part, found)
     stays = nameless(scene, {*part.near, *scene.live.streams} if part.everything else part.touched)
     unnamed = sorted(stays, key=lambda change: change.key.sort_key)
@@ -63,6 +64,7 @@ def plan(  # noqa: PLR0913 - what a plan is made of
         changes=in_order,
         left=tuple(_left_out(rules, part, found, unnamed, in_order)),
         unchanged=unchanged,
+        unknown=unknown,
         refused=(*_refusals(scene, part, in_order), *stopped.values()),
         stopped=stopped,
         wanted=wishes,
@@ -86,6 +88,14 @@ def _differing(scene: Scene, scope: frozenset[Key] | None, aspects: Iterable[Asp
     for aspect in aspects:
         found = [_known(scene, change) for change in aspect.resolve(scene, near, found)]
     return part, found
+
+
+def _unknown(scene: Scene, part: Part, found: Iterable[Change]) -> Iterator[Key]:
+    """What nothing is known to differ of, because not all of it was seen."""
+    if not scene.live.unknown:
+        return
+    differing = {change.key for change in found}
+    yield from (key for key in part.keys(scene.desired) if key not in differing and scene.live.why_unknown(key))
 
 
 def _to_remove(scene: Scene, part: Part, found: list[Change]) -> list[Change]:

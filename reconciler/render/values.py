@@ -15,6 +15,8 @@ _PLAIN = re.compile(r"[A-Za-z_$/][\w$*>./@+=~%µ: -]*|(?!0[xob])(?:\d+[A-Za-zµ]
 """Words, subjects and quantities such as 1h30m; whatever else begins with a digit or a sign could be read as something else."""
 _NOT_TEXT = re.compile(r"(?i:true|false|null|yes|no|on|off|y|n)")
 ABSENT = "(none)"
+ANOTHER = "another client"
+"""Who did something that was not us, where nobody knows more."""
 _BYTE, _BMP = 0xFF, 0xFFFF
 
 
@@ -35,6 +37,12 @@ def ago(moment: str, now: int) -> str:
 def printable(text: str) -> str:
     """The text itself, or quoted with escapes when it holds something that does not print."""
     return text if text.isprintable() else _quoted(text)
+
+
+def named(client: str, user: str) -> str:
+    """`nats CLI (user app)`; empty where nobody knows."""
+    by = f" (user {printable(user)})" if user else ""
+    return f"{printable(client) or 'an unnamed client'}{by}" if client or by else ""
 
 
 def show(value: Any) -> str:  # noqa: ANN401 - plain YAML values

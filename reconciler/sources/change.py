@@ -102,7 +102,8 @@ def _of_stream(scene: Scene, declared: Declared, seen: LiveStream | None, change
     found_ = dict.fromkeys((*_remade(change, work), *regrouping, *_reasons(scene, declared, work, changes)))
     against, allowed = losses.permitted(scene, declared.key, found_)
     reasons = (*change.reasons, *against)
-    change = replace(change, fields=(*change.fields, *_fields(scene, work)), notes=(*change.notes, *passing, *allowed))
+    fields, notes = (*change.fields, *_fields(scene, work)), (*change.notes, *passing, *allowed)
+    change = replace(change, fields=fields, notes=notes, gone=tuple(_gone(scene, work)))
     if reasons:
         waiting = [one.target.key for one in entries if one.target] if regrouping else []
         blocked = replace(change.blocked(*reasons), touches=tuple(dict.fromkeys((*_touched(work), *waiting))))
@@ -165,6 +166,12 @@ def _cause_of(scene: Scene, one: _Work) -> Cause:
     if one.move is Move.RESTORE and target and scene.live.why_unknown(target.key):
         return Cause.UNKNOWN
     return _CAUSES.get(one.move, Cause.MANIFEST)
+
+
+def _gone(scene: Scene, work: list[_Work]) -> Iterable[Key]:
+    """The durables that are to be made again; of one that does not answer nobody knows."""
+    targets = [one.reader.target.key for one in work if one.move is Move.RESTORE and one.reader.target]
+    return (key for key in targets if not scene.live.why_unknown(key))
 
 
 def _reasons(scene: Scene, declared: Declared, work: list[_Work], changes: Mapping[Key, Change]) -> Iterable[Reason]:

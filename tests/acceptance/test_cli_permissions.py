@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,6 +16,8 @@ import pytest
 
 from reconciler.cli.app import run
 from reconciler.cli.saying.terminal import Terminal
+from reconciler.errors import AccessDenied
+from reconciler.model.subjects import covers
 from tests.support.account.wire import Wire
 from tests.support.clock.until import until
 from tests.support.cluster.servers import free_ports
@@ -145,11 +148,7 @@ def stepping(world: World, user: str) -> list[Run]:
         await wire.expect("CONSUMER.CREATE.KV_settings.other", consumer("KV_settings", "other"))
         await wire.publish("s.b", 3)
         await wire.publish("s.a", 2)
-        for _ in range(2):
-            inbox = wire.client.new_inbox()
-            pulled = await wire.client.subscribe(inbox)
-            await wire.client.publish(wire.subject("CONSUMER.MSG.NEXT.S.c"), b"1", reply=inbox)
-            await (await pulled.next_msg(5)).ack_sync(5)
+        await acknowledge(wire, 2)
 
     world.admin(work)
     added = world.call(user, "apply", "--yes", text=manifests(notes=allowed))
@@ -157,6 +156,15 @@ def stepping(world: World, user: str) -> list[Run]:
     remade = world.call(user, "apply", "--yes", text=manifests(consumer=more, notes=allowed))
     lower = world.call(user, "apply", "--yes", text=manifests(age="2d", consumer=more, notes=allowed))
     return [created, added, remade, lower]
+
+
+async def acknowledge(wire: Wire, count: int) -> None:
+    """What a worker of c does."""
+    for _ in range(count):
+        inbox = wire.client.new_inbox()
+        pulled = await wire.client.subscribe(inbox)
+        await wire.client.publish(wire.subject("CONSUMER.MSG.NEXT.S.c"), b"1", reply=inbox)
+        await (await pulled.next_msg(5)).ack_sync(5)
 
 
 def consumer(stream: str, name: str) -> dict[str, Any]:
@@ -240,6 +248,112 @@ def test_a_consumer_of_a_stream_that_is_not_declared_is_made_anew_with_the_grant
         cli("apply", "-f", "-", "--yes", stdin=before, environ=login)
         cli("apply", "-f", "-", "--yes", stdin=after, environ=login)
         cli("plan", "-f", "-", "--detailed-exitcode", stdin=after, environ=login)
+
+
+@pytest.mark.parametrize("denied", ["CONSUMER.PAUSE.S.c", "CONSUMER.RESET.S.c"])
+def test_a_procedure_whose_request_is_denied_ends_as_everything_that_is_denied(denied: str, tmp_path: Path) -> None:
+    publish = f'{{allow: ["$JS.>", "$KV.>", "$SYS.>"], deny: ["$JS.API.{denied}"]}}'
+    login = f'{{user: all, password: "pw", permissions: {{publish: {publish}, subscribe: ["_INBOX.>"]}}}}'
+    with Server(tmp_path / "server", config=f"authorization {{ users: [{next(users([]))}, {login}] }}") as server:
+        world = World(server, tmp_path)
+        text = manifests(consumer="filterSubjects: [s.a]")
+        assert world.call("admin", "apply", "--yes", text=text)[0] == 0
+
+        async def prepare(wire: Wire) -> None:
+            await wire.publish("s.b", 3)
+            await wire.publish("s.a", 1)
+            await acknowledge(wire, 1)
+
+        world.admin(prepare)
+        code, document = world.call("all", "apply", "--yes", text=manifests())
+        assert code == 6, document
+        (change,) = document["changes"]
+        assert change["result"] == "failed"
+        assert f'permission denied: publish "$JS.API.{denied}"' in change["error"]
+        assert world.call("admin", "plan", text=text)[1]["changes"] == []
+
+
+REACHED = """\
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {name: Q}
+spec: {subjects: [q.>], retention: workqueue}
+---
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {name: A}
+spec: {sources: [{name: Q, consumer: {name: copier, serverManaged: true}}]}
+---
+apiVersion: reconciler/v1
+kind: Stream
+metadata: {name: OLD}
+spec: {state: absent}
+---
+"""
+
+
+def of_the_denied(subject: str, operation: str = "publish") -> tuple[list[str], list[str]]:
+    """What somebody asks `permissions` who is denied this: as the command is printed, and all modes that are named beside it."""
+    said = str(AccessDenied(operation, subject))
+    (command,) = re.findall("`reconciler ([^`]+)`", said)
+    return command.split(), re.findall("`--mode ([a-z]+)`", said)
+
+
+@pytest.mark.parametrize(
+    ("subject", "mode", "beside"),
+    [
+        ("$JS.API.INFO", "read", ["procedures", "daemon"]),
+        ("$JS.API.STREAM.LIST", "read", ["procedures", "daemon"]),
+        ("$JS.API.CONSUMER.LIST.S", "read", ["procedures", "daemon"]),
+        ("$JS.API.STREAM.MSG.GET.S", "read", ["procedures", "daemon"]),
+        ("$JS.API.STREAM.CREATE.S", "apply", ["procedures", "daemon"]),
+        ("$JS.API.STREAM.UPDATE.KV_settings", "apply", ["procedures", "daemon"]),
+        ("$JS.API.CONSUMER.CREATE.S.c", "apply", ["procedures", "daemon"]),
+        ("$JS.API.STREAM.DELETE.OLD", "apply", ["procedures", "daemon", "sync"]),
+        ("$JS.API.STREAM.MSG.GET.KV_reconciler-default", "apply", ["procedures", "daemon"]),
+        ("$KV.reconciler-default.writer", "apply", ["procedures", "daemon"]),
+        ("$SYS.REQ.ACCOUNT.PING.CONNZ", "apply", ["procedures", "daemon"]),
+        ("$JS.API.STREAM.INFO.S", "procedures", ["read", "daemon"]),
+        ("$JS.API.CONSUMER.INFO.S.c", "procedures", ["read", "daemon"]),
+        ("$JS.API.CONSUMER.PAUSE.S.c", "procedures", ["daemon"]),
+        ("$JS.API.CONSUMER.RESET.S.c", "procedures", ["daemon"]),
+        ("$JS.API.STREAM.PURGE.Q", "procedures", ["daemon"]),
+        ("$JS.API.CONSUMER.DELETE.S.c", "procedures", ["daemon", "sync"]),
+        ("$JS.API.CONSUMER.CREATE.S._reconciler_hold_c", "procedures", ["daemon"]),
+        ("$JS.API.CONSUMER.DELETE.Q.copier", "procedures", ["daemon", "sync"]),
+    ],
+)
+def test_what_is_denied_is_in_what_the_error_says_to_print(
+    subject: str, mode: str, beside: list[str], offline: Command, tmp_path: Path
+) -> None:
+    command, others = of_the_denied(subject)
+    assert (command, others) == (["permissions", "-f", "PATH", "--mode", mode], beside)
+    path = tmp_path / "manifests.yaml"
+    path.write_text(REACHED + manifests(notes='reconciler/allow: "recreate"'), encoding="utf-8")
+    modes = [mode, *others]
+    if "read" in others:
+        modes.remove("read")  # of a plan: only where a stream copies
+    for one in modes:
+        as_said = [str(path) if word == "PATH" else one if word == mode else word for word in command]
+        allowed = offline(*as_said, "--format", "json").json["permissions"]["publish"]["allow"]
+        assert any(covers(granted, subject) for granted in allowed), (one, allowed)
+
+
+@pytest.mark.parametrize("subject", ["$JS.API.STREAM.DELETE.GONE", "$JS.API.CONSUMER.DELETE.S.gone"])
+def test_what_is_denied_to_who_prunes_is_printed_with_the_mode_beside(subject: str, offline: Command) -> None:
+    command, others = of_the_denied(subject)
+    as_said = ["-" if word == "PATH" else word for word in command]
+    without = offline(*as_said, "--format", "json", stdin=manifests()).json["permissions"]["publish"]["allow"]
+    assert not any(covers(granted, subject) for granted in without)
+    with_it = offline(*as_said, "--mode", others[-1], "--format", "json", stdin=manifests()).json
+    assert any(covers(granted, subject) for granted in with_it["permissions"]["publish"]["allow"])
+
+
+def test_who_may_not_hear_answers_is_granted_that_with_every_mode(offline: Command) -> None:
+    command, others = of_the_denied("_INBOX.x.*", "subscribe")
+    for mode in (command[-1], *others):
+        document = offline("permissions", "-f", "-", "--mode", mode, "--format", "json", stdin=manifests()).json
+        assert any(covers(granted, "_INBOX.x.*") for granted in document["permissions"]["subscribe"]["allow"])
 
 
 def test_the_text_is_configuration_that_a_server_takes(offline: Command, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The list of fields is that of `tests.support.values.field_cases`, which has a ca
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +22,9 @@ from tests.support.account.meddling import SOMEBODY, Somebody, is_again, level_o
 from tests.support.account.wire import Wire
 from tests.support.account.work import Work
 from tests.support.clock.until import until
+from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, settled
+from tests.support.daemon.running import ran
 from tests.support.server.process import Server
 from tests.support.values.catalogues import Json, consumer, everything, stream
 from tests.support.values.field_cases import ABSENT, CONSUMER_CASES, SECOND, STREAM_CASES, Case, named
@@ -137,6 +140,33 @@ async def test_what_somebody_deletes_comes_back_as_it_was(any_server: Server, tm
             assert {key: drift["fields"] for key, drift in drifts.items()} == {key: [] for key in keys}
 
 
+@pytest.mark.since("2.14")
+async def test_a_deleted_durable_is_told_as_what_it_is_and_its_stream_as_untouched(server: Server, tmp_path: Path) -> None:
+    """What only reads through a durable has lost nothing with it; a stream that is gone has lost all that it held."""
+    copy = {"name": "S", "consumer": {"name": "c", "serverManaged": True}}
+    documents = [stream("S", "s.>"), {**stream("A"), "spec": {"sources": [copy]}}]
+    async with watched(server, tmp_path, documents) as place:
+        cli = Command(tmp_path, server.url)
+        await place.somebody.expect("CONSUMER.DELETE.S.c")
+        drift = await place.drift("Stream/A")
+        assert drift["deleted"] == [{"key": "Consumer/S/c", "client": SOMEBODY, "user": drift["user"]}]
+        (line,) = place.daemon.lines("drift.detected")
+        assert (line["resource"], line["message"]) == ("Consumer/S/c", "it was deleted; Stream/A reads through it")
+        shown = (await ran(cli, "status", "--daemon", place.daemon.url)).out
+        assert re.search(rf"Stream/A +drifted \d s ago: Consumer/S/c deleted by {SOMEBODY}, made again$", shown, re.MULTILINE)
+        assert "all that it held" not in shown
+        await place.somebody.expect("STREAM.DELETE.A")
+        await place.daemon.until(lambda document: "deleted" not in (drift_of(document, "Stream/A") or {"deleted": []}))
+        assert (await place.drift("Stream/A"))["fields"] == []
+        assert place.daemon.lines("drift.detected")[-1]["message"] == "it was deleted, with all that it held"
+
+
+def drift_of(document: Json, key: str) -> Json | None:
+    """The last drift of a resource."""
+    drift: Json | None = next(resource["lastDrift"] for resource in document["resources"] if resource["key"] == key)
+    return drift
+
+
 async def test_a_wiped_marker_and_a_replaced_configuration_are_put_back(any_server: Server, tmp_path: Path) -> None:
     async with watched(any_server, tmp_path, FAMILY) as place:
         somebody, before = place.somebody, await everything(place.somebody)
@@ -229,7 +259,8 @@ async def test_a_fight_is_slowed_down_and_shown_and_never_given_up(server: Serve
         assert await place.daemon.metric(fights) >= len(repairs) - 1
         await somebody.until_like(ours, "S", "a")
         fight = (await place.daemon.resource("Consumer/S/a"))["fight"]
-        assert (fight["field"], fight["value"]) == ("maxDeliver", 66)
+        assert (fight["field"], fight["value"], fight["client"]) == ("maxDeliver", 66, SOMEBODY)
+        assert place.daemon.lines("drift.fighting")[-1]["client"] == SOMEBODY
         assert "fight" not in await place.daemon.resource("Consumer/S/b")
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from reconciler.engine.apply.outcome import No
 from reconciler.engine.daemon.due import divide
-from reconciler.engine.daemon.fights import TIMES, Fights
+from reconciler.engine.daemon.fights import TIMES, Fight, Fights
 from reconciler.engine.daemon.trouble import Trouble
 from reconciler.model.identity import Key
-from reconciler.plan.change import Action, Cause, Change, FieldDiff
+from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff
 from reconciler.procedures.set_pause import SetPause
 from tests.support.clock.fake import Clock
 from tests.support.daemon.passes import DOCUMENTS, A, Bench
@@ -18,6 +18,7 @@ from tests.support.values.catalogues import write
 
 GONE = Change(key=A, action=Action.PROCEDURE, cause=Cause.MISSING, config=b"ours", machine=SetPause(A, b"{}", ""))
 NO = No("exists: somebody made it")
+SOMEBODY = Author("a-script", "", "")
 
 
 def test_what_was_missing_is_tried_again_when_somebody_has_touched_it() -> None:
@@ -39,10 +40,10 @@ def test_ever_new_drifts_are_remembered_up_to_a_bound_and_the_fight_of_today_is_
     flaps = Fights(Clock())
     field = FieldDiff("maxDeliver", 99, 5)
     for number in range(12_000):
-        flaps.noted(Key("Consumer", f"c{number}", "S"), (field,))
-    noted = [flaps.noted(A, (field,)) for _ in range(TIMES + 1)]
-    assert noted[-1] == (field, TIMES + 1)
-    assert len(flaps._seen) <= 10_000
+        flaps.noted(Key("Consumer", f"c{number}", "S"), (field,), SOMEBODY)
+    noted = [flaps.noted(A, (field,), SOMEBODY) for _ in range(TIMES + 1)]
+    assert noted[-1] == Fight(field, TIMES + 1, SOMEBODY)
+    assert all(len(known) <= 10_000 for known in (flaps._seen, flaps._authors, flaps._last))
 
 
 def test_what_another_pass_is_just_writing_to_is_looked_at_again() -> None:

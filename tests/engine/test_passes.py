@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engine.apply.dependencies import Failures
+from reconciler.engine.daemon.fights import TIMES
 from reconciler.engine.ports import LiveWriter
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import Live
@@ -117,6 +118,20 @@ async def test_an_author_who_becomes_known_after_the_repair_is_named_once(bench:
     assert bench.shown(A)["lastDrift"]["client"] == "a-script"
     await bench.somebody.edit("S", "a", max_deliver=77)
     await bench.hint(A)
+    assert bench.shown(A)["lastDrift"]["client"] is None
+
+
+async def test_a_fight_names_who_became_known_after_an_earlier_repair(bench: Bench) -> None:
+    await bench.full()
+    for number in range(TIMES + 1):
+        await bench.somebody.edit("S", "a", max_deliver=99)
+        await bench.hint(A)
+        if number == 0:
+            bench.state.took_note(A, SOMEBODY)
+            await bench.hint(A)
+    (line,) = (line for line in bench.lines.kept if line["event"] == "drift.fighting")
+    assert (line["field"], line["client"]) == ("maxDeliver", "a-script")
+    assert bench.shown(A)["fight"]["client"] == "a-script"
     assert bench.shown(A)["lastDrift"]["client"] is None
 
 

@@ -28,6 +28,8 @@ DECLARED = build.desired(
     build.stream("S"), build.consumer("S", "one"), build.consumer("S", "two"), revision="r1", environment="e"
 )
 SOMEBODY = Author("nats CLI", "bob", "2026-01-31T12:00:00Z")
+DURABLE, THEIR_DURABLE = (Key("Consumer", name, "ORIGIN") for name in "cd")
+THEIRS = FieldDiff("ackWait", "45s", "30s")
 
 
 @pytest.fixture
@@ -340,6 +342,28 @@ def test_the_author_may_become_known_a_moment_later(board: Board, clock: Calenda
     assert resource(board, TWO)["lastDrift"]["user"] is None
 
 
+def test_a_durable_deleted_behind_a_stream_is_part_of_its_drift_and_its_author_may_come_later(board: Board) -> None:
+    board.drifted(ONE, ("ackWait",), SOMEBODY)
+    board.durable_gone(ONE, DURABLE)
+    board.durable_gone(TWO, THEIR_DURABLE)
+    eve = Author("another", "eve", "")
+    assert board.attributed(DURABLE, eve)
+    assert not board.attributed(DURABLE, SOMEBODY)
+    shown = resource(board, ONE)["lastDrift"]
+    assert (shown["fields"], shown["user"]) == (["ackWait"], "bob")
+    assert shown["deleted"] == [{"key": "Consumer/ORIGIN/c", "client": "another", "user": "eve"}]
+    board.attributed(THEIR_DURABLE, eve)
+    assert resource(board, TWO)["lastDrift"]["user"] == "eve", "nothing else was done to it"
+
+
+def test_what_is_deleted_itself_later_says_nothing_of_the_durable_any_more(board: Board) -> None:
+    board.durable_gone(ONE, DURABLE)
+    board.settled(ONE)
+    board.drifted(ONE, ())
+    assert "deleted" not in resource(board, ONE)["lastDrift"]
+    assert not board.attributed(DURABLE, SOMEBODY)
+
+
 def test_of_many_drifts_the_oldest_are_forgotten() -> None:
     names = [f"c{number}" for number in range(10_001)]
     many = build.desired(*(build.consumer("S", name) for name in names))
@@ -353,10 +377,23 @@ def test_of_many_drifts_the_oldest_are_forgotten() -> None:
 
 
 def test_a_fight_is_shown_while_it_lasts(board: Board, clock: Calendar) -> None:
-    board.fighting(ONE, "ackWait", "45s", 21)
-    assert resource(board, ONE)["fight"] == {"field": "ackWait", "value": "45s", "times": 21}
+    board.fighting(ONE, THEIRS, 21, SOMEBODY)
+    expected = {"field": "ackWait", "value": "45s", "times": 21, "client": "nats CLI", "user": "bob"}
+    assert resource(board, ONE)["fight"] == expected
     clock.pass_seconds(601)
     assert "fight" not in resource(board, ONE)
+
+
+def test_who_fights_may_become_known_a_moment_later(board: Board, clock: Calendar) -> None:
+    board.drifted(ONE, ("ackWait",))
+    board.fighting(ONE, THEIRS, 21)
+    assert (resource(board, ONE)["fight"]["client"], resource(board, ONE)["fight"]["user"]) == (None, None)
+    board.attributed(ONE, SOMEBODY)
+    assert resource(board, ONE)["fight"]["user"] == "bob"
+    clock.pass_seconds(1)
+    board.drifted(ONE, ("maxDeliver",))
+    board.attributed(ONE, Author("another", "eve", ""))
+    assert resource(board, ONE)["fight"]["user"] == "bob", "eve has set another field"
 
 
 def test_a_bucket_may_be_called_by_its_stream(board: Board) -> None:

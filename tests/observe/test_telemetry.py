@@ -191,11 +191,42 @@ def test_drift_names_the_fields_and_who_did_it(told: Told) -> None:
     ]
 
 
+def test_a_durable_that_was_deleted_is_told_by_its_own_name_and_with_who_reads_through_it(told: Told) -> None:
+    told.to.durable_gone(BILLING, ORDERS, Author("nats CLI", "bob", ""))
+    line = told.lines.kept[0]
+    assert (line["resource"], line["client"], line["message"]) == (
+        "Consumer/ORDERS/billing",
+        "nats CLI",
+        "it was deleted; Stream/ORDERS reads through it",
+    )
+    said = [document["data"]["message"] for _, document in told.sink.messages]
+    assert said == ["Consumer/ORDERS/billing was deleted by bob; Stream/ORDERS reads through it"]
+
+
 def test_a_fight_is_a_warning_with_the_field(told: Told) -> None:
     told.to.fighting(BILLING, "ackWait", 21)
     line = told.lines.kept[0]
     assert (line["level"], line["event"], line["field"], line["times"]) == ("warning", "drift.fighting", "ackWait", 21)
     assert told.types == ["reconciler.drift.fighting"]
+
+
+@pytest.mark.parametrize(
+    ("author", "who", "fields"),
+    [
+        (Author("nats CLI", "bob", ""), "nats CLI (user bob)", {"client": "nats CLI", "user": "bob"}),
+        (Author("nats CLI", "", ""), "nats CLI", {"client": "nats CLI"}),
+        (Author("", "bob", ""), "an unnamed client (user bob)", {"user": "bob"}),
+        (Author("", "", ""), "another client", {}),
+        (None, "another client", {}),
+    ],
+)
+def test_a_fight_names_who_it_is_with(told: Told, author: Author | None, who: str, fields: dict[str, str]) -> None:
+    told.to.fighting(BILLING, "ackWait", 21, author)
+    said = f"{who} has set ackWait to the same value 21 times; it is repaired less often now"
+    line, event = told.lines.kept[0], told.sink.messages[0][1]["data"]
+    assert (line["message"], event["message"]) == (said, f"Consumer/ORDERS/billing: {said}")
+    for found in (line, event):
+        assert {name: found[name] for name in ("client", "user") if name in found} == fields
 
 
 def problems(count: int) -> tuple[Problem, ...]:

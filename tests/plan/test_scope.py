@@ -213,6 +213,27 @@ def test_only_the_touched_streams_are_counted_and_changed() -> None:
     assert ([change.key for change in result.changes], result.unchanged) == ([BILLING.key], 2)
 
 
+@pytest.mark.parametrize(
+    ("silent", "drifted", "expected"),
+    [
+        (ORDERS, (), (0, {ORDERS.key, BILLING.key, AUDIT.key})),
+        (BILLING, (), (2, {BILLING.key})),
+        (BILLING, (BILLING, AUDIT), (1, set())),
+        (OTHER, (), (3, set())),
+    ],
+    ids=["a stream", "a consumer", "one that differs", "elsewhere"],
+)
+def test_what_was_not_seen_is_counted_as_unknown(
+    silent: Declared, drifted: tuple[Declared, ...], expected: tuple[int, set[Key]]
+) -> None:
+    declared, state = _world(*drifted)
+    world = declared, replace(state, unknown={silent.key: "silent"})
+    result = _of([ORDERS], world)
+    assert (result.unchanged, set(result.unknown)) == expected
+    whole = plan(*world, Rules())
+    assert whole.unchanged + len(whole.unknown) + len(whole.changes) == len(declared.resources)
+
+
 def test_all_consumers_of_a_touched_stream_are_shown() -> None:
     result = _of([ORDERS], _world(BILLING, AUDIT))
     assert {change.key for change in result.changes} == {BILLING.key, AUDIT.key}

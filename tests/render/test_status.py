@@ -15,6 +15,8 @@ from tests.support.values import build
 from tests.support.values.plans import changes, plan_of
 
 NOW = build.NOW
+GONE = {"key": "Consumer/S/c", "client": "x", "user": "app"}
+FIGHT = {"field": "ackWait", "value": "45s", "times": 21}
 
 
 def resource(**more: Any) -> dict[str, Any]:
@@ -90,6 +92,20 @@ def test_a_pause_that_nobody_has_declared_is_told_with_the_way_to_end_it(declare
             "drifted 9 s ago: deleted by x with all that it held, made again",
         ),
         (
+            drift(9, fields=[], client="x", deleted=[GONE]),
+            "drifted 9 s ago: Consumer/S/c deleted by x (user app)",
+        ),
+        (
+            drift(
+                9, fields=[], client="x", repairedAt="y", deleted=[GONE, {"key": "Consumer/S/d", "client": None, "user": None}]
+            ),
+            "drifted 9 s ago: Consumer/S/c deleted by x (user app), Consumer/S/d deleted, made again",
+        ),
+        (
+            drift(9, client="y", repairedAt="y", deleted=[GONE]),
+            "drifted 9 s ago: ackWait by y, repaired; Consumer/S/c deleted by x (user app), made again",
+        ),
+        (
             drift(5, changes=[{"field": "ackWait", "declared": "30s", "live": None}], client="x"),
             "drifted 5 s ago: ackWait 30s → (none) by x",
         ),
@@ -105,29 +121,36 @@ def test_a_drift_says_when_what_and_who(found: dict[str, Any], said: str) -> Non
 
 
 def test_a_fight_and_a_message_stand_beside_it() -> None:
-    line = line_of(
-        state="Error", message="no answer", lastDrift=drift(1), fight={"field": "ackWait", "value": "45s", "times": 21}
-    )
-    assert line.endswith("no answer; drifted 1 s ago: ackWait; somebody sets ackWait to 45s again and again (21 times)")
-    fight = {"field": "ackWait", "value": "45s", "times": 21}
-    assert "nats CLI (user bob) sets ackWait to 45s again" in line_of(
-        lastDrift=drift(1, client="nats CLI", user="bob"), fight=fight
-    )
+    line = line_of(state="Error", message="no answer", lastDrift=drift(1), fight=FIGHT)
+    assert line.endswith("no answer; drifted 1 s ago: ackWait; another client sets ackWait to 45s again and again (21 times)")
+
+
+@pytest.mark.parametrize(
+    ("client", "user", "who"),
+    [
+        ("nats CLI", "bob", "nats CLI (user bob)"),
+        ("nats CLI", "", "nats CLI"),
+        ("", "bob", "an unnamed client (user bob)"),
+        (None, None, "another client"),
+    ],
+)
+def test_a_fight_says_who_it_is_with(client: str | None, user: str | None, who: str) -> None:
+    assert f"  {who} sets ackWait to 45s again" in line_of(fight={**FIGHT, "client": client, "user": user})
 
 
 def test_nothing_that_comes_from_elsewhere_steers_the_terminal() -> None:
     evil = "\x1b[2J\nforged"
     hostile = drift(1, client=evil, user=evil, fields=[evil])
-    line = line_of(key=f"Stream/{evil}", message=evil, lastDrift=hostile, fight={"field": evil, "value": evil, "times": 2})
+    fight = {"field": evil, "value": evil, "times": 2, "client": evil, "user": evil}
+    line = line_of(key=f"Stream/{evil}", message=evil, lastDrift=hostile, fight=fight)
     assert line.isprintable()
     listed = {"procedures": [{"key": evil, "message": evil, "state": "running", "since": None}]}
     assert all(line.plain.isprintable() for line in procedure_lines(listed, NOW))
 
 
 def test_a_fight_is_not_blamed_on_who_made_another_drift() -> None:
-    fight = {"field": "ackWait", "value": "45s", "times": 21}
-    line = line_of(lastDrift=drift(1, client="nats CLI", fields=["maxDeliver"]), fight=fight)
-    assert "somebody sets ackWait to 45s again" in line
+    line = line_of(lastDrift=drift(1, client="nats CLI", fields=["maxDeliver"]), fight=FIGHT)
+    assert "another client sets ackWait to 45s again" in line
 
 
 def rows(**states: str) -> list[dict[str, Any]]:

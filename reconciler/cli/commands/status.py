@@ -158,7 +158,8 @@ class _Question:
         if self.desired is None:
             live = await reader.snapshot(EVERYTHING)
             found = remembered(live, self.owner)
-            return StatusView(found, live, Plan(changes=(), unchanged=len(found), server=live.server, rules=rules))
+            unchanged = sum(status.condition is Condition.SYNCED for status in found)
+            return StatusView(found, live, Plan(changes=(), unchanged=unchanged, server=live.server, rules=rules))
         planned = await make_plan(self.desired, rules, reader)
         return StatusView(statuses(self.desired, planned.live, planned.plan), planned.live, planned.plan, self.desired.revision)
 

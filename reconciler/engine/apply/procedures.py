@@ -91,6 +91,8 @@ class _Run:
         self._memory: Any = None
         self._refusal = ""
         """Why the server refused the last write for good: the machine takes back what it can."""
+        self._refused_by: NatsError | None = None
+        """What came of that write; None when somebody stops the procedure."""
         self._refused: set[Write] = set()
         self._final = False
         """It can only go on."""
@@ -100,7 +102,7 @@ class _Run:
             if self._halt.requested.is_set():
                 if not self._halt.refusal:
                     return Later("stopped between two steps; the next pass goes on from where it stands")
-                self._facts, self._refusal = {}, self._halt.refusal
+                self._facts, self._refusal, self._refused_by = {}, self._halt.refusal, None
                 self._halt.requested.clear()
             step = self._machine.step(Observation(self._now(), self._facts, self._refusal), self._memory)
             self._refusal = ""
@@ -135,7 +137,7 @@ class _Run:
             case Done():
                 return step
             case Abort(code, message):
-                return No(f"{code}: {message}")
+                return No(f"{code}: {message}", self._refused_by if code == "refused" else None)
         return None
 
     async def _answer(self, read: Read, spare: tuple[Read, ...]) -> Fact:
@@ -170,7 +172,7 @@ class _Run:
             if not isinstance(step, Do) or step.write in self._refused:
                 return result_of(error)
             self._refused.add(step.write)
-            self._facts, self._memory, self._refusal = {}, step.memory, str(error)
+            self._facts, self._memory, self._refusal, self._refused_by = {}, step.memory, str(error), error
             return None
         self._facts, self._memory = {}, self._memory if moved else None
         await self._sleep(self._backoff.failed(self._machine.key))

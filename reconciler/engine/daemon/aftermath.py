@@ -6,18 +6,18 @@ Invariant: what is not in place is on the agenda, waits for a change of manifest
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from reconciler.engine.apply.outcome import After, Later, Outcome, Word
 from reconciler.engine.daemon.due import was_ours
-from reconciler.engine.daemon.fights import MARKER
+from reconciler.engine.daemon.fights import DELETED, MARKER
 from reconciler.engine.daemon.keeper import BY_REQUEST, Running
-from reconciler.engine.daemon.state import DaemonState
+from reconciler.engine.daemon.state import DaemonState, Noted
 from reconciler.engine.writing.outgoing import ending_of
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import EVERY_STREAM
-from reconciler.plan.change import Action, Author, Cause, Change
+from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff
 from reconciler.procedures.machine import Done
 from reconciler.sources.kick import KickSource
 
@@ -41,20 +41,43 @@ class Aftermath:
         if not drift or ours:
             return change
         author = state.authors.pop(key, None) or change.by
-        if state.noted.get(key) != change.live_config:
-            state.noted[key] = change.live_config
-            differing = change.fields or ((MARKER,) if change.cause is Cause.DRIFT else ())
-            fields = tuple(field.path for field in differing)
-            state.telemetry.drifted(change.key, fields, author, change.fields)
-            state.board.drifted(change.key, fields, author, change.fields)
-            fight = state.agenda.drifted(key, differing)
-            if fight:
-                field, times = fight
-                state.telemetry.fighting(change.key, field.path, times)
-                state.board.fighting(change.key, field.path, field.live, times)
+        before = state.noted.get(key, Noted())
+        live = change.live_config if _differs_itself(change) else before.live
+        gone = {one: state.authors.pop(one, None) for one in change.gone if one in state.recollection.memory.owned}
+        state.noted[key] = Noted(live, frozenset(gone))
+        if live != before.live:
+            self._drifted(change, author)
         elif author:
             self._attributed(change.key, author)
+        for durable, by in gone.items():
+            if durable not in before.gone:
+                self._durable_gone(change.key, durable, by)
+            elif by:
+                self._attributed(durable, by)
         return replace(change, by=author)
+
+    def _drifted(self, change: Change, author: Author | None) -> None:
+        """Its own fields were changed, or it was deleted."""
+        state = self._state
+        differing = change.fields or ((MARKER,) if change.cause is Cause.DRIFT else ())
+        fields = tuple(field.path for field in differing)
+        state.telemetry.drifted(change.key, fields, author, change.fields)
+        state.board.drifted(change.key, fields, author, change.fields)
+        self._fought(change.key, differing, author)
+
+    def _durable_gone(self, key: Key, durable: Key, author: Author | None) -> None:
+        """The durable that it reads through was deleted: of itself nothing was."""
+        state = self._state
+        state.telemetry.durable_gone(durable, key, author)
+        state.board.durable_gone(key, durable, author)
+        self._fought(key, (FieldDiff(f"{durable} {DELETED.path}", None, None),), author)
+
+    def _fought(self, key: Key, differing: tuple[FieldDiff, ...], author: Author | None) -> None:
+        state = self._state
+        fight = state.agenda.drifted(key.live_key, differing, author)
+        if fight:
+            state.telemetry.fighting(key, fight.field.path, fight.times, fight.author)
+            state.board.fighting(key, fight.field, fight.times, fight.author)
 
     def replan_all(self, changes: Collection[Change]) -> None:
         """What is open, after a plan for everything."""
@@ -79,11 +102,12 @@ class Aftermath:
             state.agenda.arrived()
         state.open |= found
 
-    def name_authors(self, keys: Iterable[Key]) -> None:
+    def name_authors(self, keys: Collection[Key]) -> None:
         """The audit lags behind the advisory: where nothing differs any more, it was about what was just repaired."""
         state = self._state
+        gone = {key for change in state.open.values() for key in change.gone} if keys else ()
         for key in keys:
-            author = None if key in state.open else state.authors.pop(key, None)
+            author = None if key in state.open or key in gone else state.authors.pop(key, None)
             if author:
                 self._attributed(key, author)
 
@@ -122,6 +146,7 @@ class Aftermath:
 
     def _attributed(self, key: Key, author: Author) -> None:
         if self._state.board.attributed(key, author):
+            self._state.agenda.attributed(key.live_key, author)
             self._state.telemetry.attributed(author)
 
     def _ended(self, outcome: Outcome) -> None:
@@ -148,3 +173,9 @@ class Aftermath:
         declared = state.resource(key) if key.is_stream and change.action in _MADE else None
         if declared is not None and declared.config.get("sealed"):
             state.agenda.look([key])  # which no stream can be created as: the next pass seals it
+
+
+def _differs_itself(change: Change) -> bool:
+    """Whether more is to be told of it than that a durable behind it is gone."""
+    missing = Action.CREATE in (change.action, change.wanted)
+    return not change.gone or missing or bool(change.fields) or change.cause is Cause.DRIFT

@@ -22,12 +22,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from reconciler.engine.apply.outcome import After, Later, No, Result
 from reconciler.engine.daemon.backoff import Backoff
-from reconciler.engine.daemon.fights import Fights
+from reconciler.engine.daemon.fights import Fight, Fights
 from reconciler.engine.daemon.queue import Work, WorkQueue
 from reconciler.engine.daemon.trouble import AFTER_A_NO, Trouble
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import EVERY_STREAM
-from reconciler.plan.change import Cause, Change, FieldDiff
+from reconciler.plan.change import Author, Cause, Change, FieldDiff
 from reconciler.procedures.machine import Done
 
 _LONGEST = 5.0
@@ -96,9 +96,13 @@ class Agenda:
         self._trouble.changed(key)
         self._queue.add([key], self._flaps.delay(key))
 
-    def drifted(self, key: Key, fields: tuple[FieldDiff, ...]) -> tuple[FieldDiff, int] | None:
-        """Notes what somebody else has set; the field that is fought over and how often, or None while there is no fight."""
-        return self._flaps.noted(key, fields)
+    def drifted(self, key: Key, fields: tuple[FieldDiff, ...], author: Author | None = None) -> Fight | None:
+        """Notes what somebody else has set; the fight that it is part of, or None while there is none."""
+        return self._flaps.noted(key, fields, author)
+
+    def attributed(self, key: Key, author: Author) -> None:
+        """It became known who made the last drift of this key."""
+        self._flaps.attributed(key, author)
 
     def planned(self, changes: Collection[Change], settled: Iterable[Key] | None = None) -> None:
         """What is not as declared, after a look at everything, or at some keys of which these are settled."""

@@ -6,10 +6,10 @@ Invariant: pure; a fight is slowed down, never given up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from reconciler.model.identity import Key
-from reconciler.plan.change import FieldDiff
+from reconciler.plan.change import Author, FieldDiff
 
 WINDOW = 600.0
 TIMES = 20
@@ -25,27 +25,50 @@ DELETED = FieldDiff("(deleted)", None, None)
 MARKER = FieldDiff("marker", None, None)
 """What it counts as that somebody wiped our marker and changed nothing else."""
 
+_Blow = tuple[Key, str, str]
+"""A field of a key, and the value that it was set to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fight:
+    """What is fought over, and who with."""
+
+    field: FieldDiff
+    times: int
+    author: Author | None = None
+    """Who was the last that is known to have set this value."""
+
 
 class Fights:
-    """Counts drifts per key, field and value."""
+    """Counts drifts per key, field and value, and remembers who made them."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._seen: dict[tuple[Key, str, str], tuple[float, ...]] = {}
+        self._seen: dict[_Blow, tuple[float, ...]] = {}
         """When a field of a key had that value; what was seen last comes last."""
+        self._authors: dict[_Blow, Author] = {}
+        """Of those that were seen, as far as is known."""
+        self._last: dict[Key, tuple[_Blow, ...]] = {}
+        """The last drift of a key."""
         self._until: dict[Key, float] = {}
 
-    def noted(self, key: Key, fields: tuple[FieldDiff, ...]) -> tuple[FieldDiff, int] | None:
-        """Notes a drift; the field that is fought over and how often, or None while there is no fight."""
+    def noted(self, key: Key, fields: tuple[FieldDiff, ...], author: Author | None = None) -> Fight | None:
+        """Notes a drift; the fight that it is part of, or None while there is none."""
         now = self._monotonic()
-        worst: tuple[FieldDiff, int] | None = None
-        for one in fields or (DELETED,):
-            times = self._count(key, one.path, one.live, now)
-            if times > TIMES and (worst is None or times > worst[1]):
-                worst = one, times
-        if worst:
-            self._until[key] = now + PAUSE
-        return worst
+        blows = {(key, one.path, repr(one.live)): one for one in fields or (DELETED,)}
+        times = {blow: self._count(blow, now) for blow in blows}
+        self._remember(key, tuple(blows))
+        if author:
+            self.attributed(key, author)
+        worst = max(times, key=times.__getitem__)
+        if times[worst] <= TIMES:
+            return None
+        self._until[key] = now + PAUSE
+        return Fight(blows[worst], times[worst], self._authors.get(worst))
+
+    def attributed(self, key: Key, author: Author) -> None:
+        """It is known who made the last drift of this key."""
+        self._authors.update((blow, author) for blow in self._last.get(key, ()) if blow in self._seen)
 
     def delay(self, key: Key) -> float:
         """Seconds for which this key is left as it is."""
@@ -57,10 +80,19 @@ class Fights:
             del self._until[key]
         return max(0.0, left)
 
-    def _count(self, key: Key, path: str, value: Any, now: float) -> int:  # noqa: ANN401 - any value of a field
-        what = key, path, repr(value)
-        before = [at for at in self._seen.pop(what, ()) if at >= now - WINDOW]
-        times = self._seen[what] = (*before[1 - _COUNTED :], now)  # a tuple: nearly all have one entry, and there are many
+    def _count(self, blow: _Blow, now: float) -> int:
+        before = [at for at in self._seen.pop(blow, ()) if at >= now - WINDOW]
+        times = self._seen[blow] = (*before[1 - _COUNTED :], now)  # a tuple: nearly all have one entry, and there are many
+        if not before:
+            self._authors.pop(blow, None)  # of a fight that is long over
         if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+            oldest = next(iter(self._seen))
+            del self._seen[oldest]
+            self._authors.pop(oldest, None)
         return len(times)
+
+    def _remember(self, key: Key, blows: tuple[_Blow, ...]) -> None:
+        self._last.pop(key, None)
+        self._last[key] = blows
+        if len(self._last) > _REMEMBERED:
+            del self._last[next(iter(self._last))]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from reconciler.engine.daemon.agenda import Agenda
 from reconciler.engine.daemon.keeper import Keeper
@@ -29,6 +30,15 @@ AUTHORS = 10_000
 
 DRY_RUN = "dry run"
 """Why nothing is written, for good."""
+
+
+class Noted(NamedTuple):
+    """Which drift of a resource was told."""
+
+    live: bytes | None = None
+    """What was live; None: of itself nothing was told."""
+    gone: frozenset[Key] = frozenset()
+    """The durables that were deleted behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +104,8 @@ class DaemonState:
     """How many removals that holds up."""
     open: dict[Key, Change] = field(default_factory=dict)
     """What is not as declared, as far as the last plans know, by live key."""
-    noted: dict[Key, bytes] = field(default_factory=dict)
-    """Drifts that were told already, by live key, with what was live."""
+    noted: dict[Key, Noted] = field(default_factory=dict)
+    """Drifts that were told already, by live key."""
     authors: dict[Key, Author] = field(default_factory=dict)
     unlearned: set[Key] = field(default_factory=set)
     """Streams that we wrote to, or to their consumers, since they were last learned."""

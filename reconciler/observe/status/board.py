@@ -139,15 +139,19 @@ class Board(Surroundings):
         key = self._standing.catalogue.known_as(key)
         self._drifts.drifted(key, fields, author, differing)
 
+    def durable_gone(self, key: Key, durable: Key, author: Author | None = None) -> None:
+        """Somebody deleted the durable that this stream reads through."""
+        self._drifts.durable_gone(self._standing.catalogue.known_as(key), durable, author)
+
     def attributed(self, key: Key, author: Author) -> bool:
         """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""
         key = self._standing.catalogue.known_as(key)
         return self._drifts.attributed(key, author)
 
-    def fighting(self, key: Key, path: str, value: Any, times: int) -> None:  # noqa: ANN401 - any value of a field
-        """Somebody sets the same field to the same value again and again."""
+    def fighting(self, key: Key, field: FieldDiff, times: int, author: Author | None = None) -> None:
+        """Another client sets the same field to the same value again and again."""
         key = self._standing.catalogue.known_as(key)
-        self._drifts.fought(key, path, value, times)
+        self._drifts.fought(key, field, times, author)
 
     def not_ready(self) -> str:
         """Why this process is not ready; empty when it is."""

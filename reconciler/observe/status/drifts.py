@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.model import units
@@ -31,14 +31,18 @@ class _Drift:
     author: Author | None
     differing: tuple[FieldDiff, ...] = ()
     repaired_at: int | None = None
+    deleted: dict[Key, Author | None] = field(default_factory=dict)
+    """The durables behind it that somebody deleted, and who."""
+    itself: bool = True
+    """Whether it was changed, or deleted, itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Fight:
     at: int
-    path: str
-    value: Any
+    field: FieldDiff
     times: int
+    author: Author | None
 
 
 class Drifts:
@@ -50,25 +54,51 @@ class Drifts:
         """The oldest first."""
         self._open: set[Key] = set()
         """Not repaired yet."""
+        self._readers: dict[Key, Key] = {}
+        """Whose drift it is that a durable was deleted."""
         self._fights: dict[Key, _Fight] = {}
 
     def drifted(self, key: Key, fields: Iterable[str], author: Author | None, differing: Iterable[FieldDiff] = ()) -> None:
         """Somebody changed these fields; none: somebody deleted it."""
-        self._drifts.pop(key, None)
+        self._forget(key)
         self._drifts[key] = _Drift(self._now(), tuple(fields), author, tuple(itertools.islice(differing, SHOWN)))
         self._open.add(key)
         if len(self._drifts) > MOST:
-            oldest = next(iter(self._drifts))
-            del self._drifts[oldest]
-            self._open.discard(oldest)
+            self._forget(next(iter(self._drifts)))
+
+    def durable_gone(self, key: Key, durable: Key, author: Author | None) -> None:
+        """Somebody deleted a durable that this stream reads through; the stream may have been changed in the same breath."""
+        if key not in self._open:
+            self.drifted(key, (), None)
+            self._drifts[key].itself = False
+        self._drifts[key].deleted[durable] = author
+        self._readers[durable] = key
 
     def attributed(self, key: Key, author: Author) -> bool:
         """The audit names the author of a drift that was noticed a moment ago; whether nobody knew him before."""
+        if key in self._readers:
+            return self._attributed_deletion(key, author)
         drift = self._drifts.get(key)
-        if drift is None or (drift.author and (drift.author.client or drift.author.user)) or self._now() - drift.at > LATE:
+        if drift is None or _is_named(drift.author) or self._now() - drift.at > LATE:
             return False
         drift.author = author
+        fight = self._fights.get(key)
+        if fight is not None and fight.at >= drift.at:  # else the drift is no part of it
+            fight.author = author
         return True
+
+    def _attributed_deletion(self, durable: Key, author: Author) -> bool:
+        drift = self._drifts[self._readers[durable]]
+        if _is_named(drift.deleted[durable]) or self._now() - drift.at > LATE:
+            return False
+        drift.deleted[durable] = author
+        return True
+
+    def _forget(self, key: Key) -> None:
+        drift = self._drifts.pop(key, None)
+        self._open.discard(key)
+        for durable in drift.deleted if drift else ():
+            self._readers.pop(durable, None)
 
     def repaired(self, key: Key) -> None:
         """It is as declared again."""
@@ -80,10 +110,10 @@ class Drifts:
         """What still differs, as far as is known."""
         return frozenset(self._open)
 
-    def fought(self, key: Key, path: str, value: Any, times: int) -> None:  # noqa: ANN401 - any value of a field
-        """The same field was set to the same foreign value so many times."""
+    def fought(self, key: Key, field: FieldDiff, times: int, author: Author | None) -> None:
+        """The same field was set to the same foreign value so many times; told right after the drift that it is part of."""
         self._fights.pop(key, None)
-        self._fights[key] = _Fight(self._now(), path, value, times)
+        self._fights[key] = _Fight(self._now(), field, times, author)
         if len(self._fights) > MOST:
             del self._fights[next(iter(self._fights))]
 
@@ -92,19 +122,29 @@ class Drifts:
         drift = self._drifts.get(key)
         if drift is None:
             return None
-        author = drift.author
-        return {
+        author = drift.author if drift.itself else next(iter(drift.deleted.values()))
+        shown: Json = {
             "at": units.format_time(drift.at),
             "fields": list(drift.fields),
             "changes": values_of(drift.differing),
-            "client": author.client if author else None,
-            "user": author.user if author else None,
+            **_names(author),
             "repairedAt": None if drift.repaired_at is None else units.format_time(drift.repaired_at),
         }
+        if drift.deleted:
+            shown["deleted"] = [{"key": str(durable), **_names(by)} for durable, by in drift.deleted.items()]
+        return shown
 
     def fight(self, key: Key) -> Json | None:
         """The fight over a field of this key, while it lasts."""
         fight = self._fights.get(key)
         if fight is None or self._now() - fight.at > _FIGHT_LASTS:
             return None
-        return {"field": fight.path, "value": fight.value, "times": fight.times}
+        return {"field": fight.field.path, "value": fight.field.live, "times": fight.times, **_names(fight.author)}
+
+
+def _is_named(author: Author | None) -> bool:
+    return bool(author and (author.client or author.user))
+
+
+def _names(author: Author | None) -> Json:
+    return {"client": author.client if author else None, "user": author.user if author else None}

@@ -6,7 +6,7 @@ subject that one takes is one that another gives up), and their consumers where 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.desired import Desired
@@ -34,6 +34,16 @@ class Part:
         if self.everything:
             return len(desired.resources)
         return sum((stream in desired.streams) + len(desired.consumers.get(stream, ())) for stream in self.touched)
+
+    def keys(self, desired: Desired) -> Iterator[Key]:
+        """The declared resources it is about."""
+        if self.everything:
+            yield from desired.resources
+            return
+        for stream in self.touched:
+            if stream in desired.streams:
+                yield desired.streams[stream].key
+            yield from (declared.key for declared in desired.consumers.get(stream, {}).values())
 
     def has(self, change: Change) -> bool:
         """Whether it is about a change, for its own sake or for those that it touches."""

@@ -51,6 +51,7 @@ def _document(plan: Plan, changes: list[Json]) -> Json:
         "policy": plan.rules.policy,
         "server": {"version": plan.server.version, "apiLevel": plan.server.level},
         "summary": plan.summary,
+        "unknown": [str(key) for key in plan.unknown],
         "refused": _codes(plan.refused),
         "refusals": [_reason(reason) for reason in plan.refused],
         "notes": list(plan.notes),

@@ -38,7 +38,8 @@ def plan_markdown(plan: Plan, limit: int = LIMIT) -> str:
     text += "\n\n" + "\n".join(details)
     if details_left:
         text += f"\n\nDetails of {details_left} of {len(plan.changes)} changes did not fit; `reconciler plan` prints all of them."
-    return text + f"\n\n{plan.unchanged} unchanged · fingerprint `{plan.fingerprint}`\n"
+    unknown = f", {len(plan.unknown)} unknown" if plan.unknown else ""
+    return text + f"\n\n{plan.unchanged} unchanged{unknown} · fingerprint `{plan.fingerprint}`\n"
 
 
 def _heading(plan: Plan) -> Iterator[str]:

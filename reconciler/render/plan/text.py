@@ -16,7 +16,7 @@ from reconciler.plan.change import Action, Change, FieldDiff, Plan, Reason
 from reconciler.procedures.machine import Description
 from reconciler.render.plan.diff import declared_spec
 from reconciler.render.plan.phrases import SYMBOLS, counts, duplicates, headline
-from reconciler.render.values import printable, show
+from reconciler.render.values import counted, printable, show
 from reconciler.render.yaml import in_order
 
 _STYLES = {
@@ -63,7 +63,7 @@ def plan_lines(plan: Plan, *, full: bool = True) -> Iterator[Text]:
         yield Text(f"Note: {printable(note)}", style="yellow")
     for reason in plan.refused:
         yield Text(f"Refused, nothing will be written: {reason}", style="bold red")
-    if plan.unchanged:
+    if plan.unchanged or plan.unknown:
         yield Text(_unchanged(plan), style="dim")
     yield summary_line(plan)
 
@@ -135,8 +135,11 @@ def _where(plan: Plan) -> str:
 
 
 def _unchanged(plan: Plan) -> str:
-    as_declared = f"{plan.unchanged} resource{' is' if plan.unchanged == 1 else 's are'} as declared."
-    return as_declared if plan.changes or plan.refused else f"Nothing to do: {as_declared}"
+    counts = ((plan.unchanged, "as declared"), (len(plan.unknown), "unknown"))
+    said = ", ".join(f"{counted(count, 'resource')} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count)
+    if plan.changes or plan.refused:
+        return f"{said}."
+    return f"Nothing to do as far as can be seen: {said}." if plan.unknown else f"Nothing to do: {said}."
 
 
 def _indented(text: str, style: str = "", extra: int = 0) -> Text:

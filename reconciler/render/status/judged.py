@@ -140,7 +140,10 @@ def remembered(live: Live, owner: str) -> tuple[ResourceStatus, ...]:
             if consumer.owner == owner and not (consumer.special and consumer.marker.source):  # that one is its stream's
                 normal = normal_consumer(consumer.config, stream.limits or {})
                 found.append(_remembered(Key("Consumer", name, key.name, key.domain), consumer, normal))
-    found += [ResourceStatus(key, Condition.UNKNOWN, reason) for key, reason in live.unknown.items()]
+    found = [_unless_unknown(live, status) for status in found]
+    shown = {status.key.live_key for status in found}
+    silent = ((key.resource_key, reason) for key, reason in live.unknown.items() if key not in shown)
+    found += [ResourceStatus(key, Condition.UNKNOWN, reason) for key, reason in silent]
     return tuple(sorted(found, key=lambda status: status.key))
 
 
@@ -168,6 +171,12 @@ def status_document(view: StatusView, leader: str | None) -> Json:
         "pools": [],
         "procedures": [_procedure(status) for status in view.found if status.condition is Condition.PROGRESSING],
     }
+
+
+def _unless_unknown(live: Live, status: ResourceStatus) -> ResourceStatus:
+    """The same, or that not all of it was seen."""
+    unknown = live.why_unknown(status.key)
+    return ResourceStatus(status.key, Condition.UNKNOWN, unknown) if unknown else status
 
 
 def _remembered(key: Key, seen: LiveStream | LiveConsumer, normal: Config) -> ResourceStatus:

@@ -13,7 +13,7 @@ from rich.text import Text
 from reconciler.render.status.judged import Condition
 from reconciler.render.status.pools_text import pool_lines
 from reconciler.render.status.sources_text import source_lines
-from reconciler.render.values import ago, counted, printable, show
+from reconciler.render.values import ANOTHER, ago, counted, named, printable, show
 
 Json = Mapping[str, Any]
 
@@ -134,7 +134,7 @@ def _resource_line(resource: Json, width: int, now: int) -> Text:
     condition = Condition(resource["state"])
     line = Text.assemble((f"{condition.value:<11}", _STYLES[condition]), f"  {printable(resource['key']):<{width}}")
     drift = resource["lastDrift"]
-    said = (printable(resource["message"]), _drift(drift, now, resource["key"]), _fight(resource.get("fight"), drift or {}))
+    said = (printable(resource["message"]), _drift(drift, now, resource["key"]), _fight(resource.get("fight")))
     message = "; ".join(part for part in said if part)
     if message:
         line.append(f"  {message}", style="dim")
@@ -146,14 +146,24 @@ def _drift(drift: Json | None, now: int, key: str) -> str:
     """`drifted 12 s ago: ackWait 30s → 1s by nats CLI (user app), repaired`; what is read from NATS alone does not know when."""
     if not drift or not drift.get("at"):
         return ""
+    deleted = [f"{printable(one['key'])} deleted{_by(one)}" for one in drift.get("deleted", ())]
+    repaired = drift.get("repairedAt")
+    said = [f"{_changed(drift)}{_by(drift)}{', repaired' if repaired else ''}"] if drift["fields"] else []
+    if deleted:  # durables that it reads through: of itself nothing was
+        said.append(f"{', '.join(deleted)}{', made again' if repaired else ''}")
+    elif not said:  # a consumer goes on where it stood; what a stream held is nowhere else
+        lost = "" if key.startswith("Consumer/") else " with all that it held"
+        said.append(f"deleted{_by(drift)}{lost}{', made again' if repaired else ''}")
+    return f"drifted {ago(drift['at'], now)}: {'; '.join(said)}"
+
+
+def _changed(drift: Json) -> str:
     values = {one["field"]: f" {_brief(one['declared'])} → {_brief(one['live'])}" for one in drift.get("changes", ())}
-    fields = ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"])
-    author = f" by {_author(drift)}" if _author(drift) else ""
-    repaired = ", repaired" if drift.get("repairedAt") else ""
-    if not fields:  # a consumer goes on where it stood; what a stream held is nowhere else
-        fields, lost = "deleted", not key.startswith("Consumer/")
-        author, repaired = f"{author}{' with all that it held' if lost else ''}", repaired and ", made again"
-    return f"drifted {ago(drift['at'], now)}: {fields}{author}{repaired}"
+    return ", ".join(f"{printable(field)}{values.get(field, '')}" for field in drift["fields"])
+
+
+def _by(found: Json) -> str:
+    return f" by {_author(found)}" if _author(found) else ""
 
 
 def _brief(value: Any) -> str:  # noqa: ANN401 - any value of a field
@@ -161,18 +171,17 @@ def _brief(value: Any) -> str:  # noqa: ANN401 - any value of a field
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _author(drift: Json) -> str:
+def _author(found: Json) -> str:
     """Who made it; empty where nobody knows."""
-    user = f" (user {printable(drift['user'])})" if drift.get("user") else ""
-    return f"{printable(drift['client'] or '') or 'an unnamed client'}{user}" if drift.get("client") or user else ""
+    return named(found.get("client") or "", found.get("user") or "")
 
 
-def _fight(fight: Json | None, drift: Json) -> str:
+def _fight(fight: Json | None) -> str:
+    """`nats CLI (user app) sets ackWait to 1s again and again (21 times)`; a daemon of an earlier version does not say who."""
     if not fight:
         return ""
     what = f"{printable(fight['field'])} to {show(fight['value'])}"
-    author = _author(drift) if fight["field"] in drift.get("fields", ()) else ""  # the last drift may be another one's
-    return f"{author or 'somebody'} sets {what} again and again ({fight['times']} times)"
+    return f"{_author(fight) or ANOTHER} sets {what} again and again ({fight['times']} times)"
 
 
 def _procedure_line(procedure: Json, now: int) -> Text:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.account.guarded import Guarded, consumer, gone, stream
 from tests.support.account.lease import hold
 from tests.support.account.meddling import watched
@@ -126,18 +128,24 @@ def test_the_rest_is_applied_although_something_is_blocked(cli: Command, tmp_pat
     assert "1 applied" in cli("apply", "-f", file, "--yes", flag, code=5).out
 
 
-async def test_what_a_user_may_not_is_granted(offline: Command, catalogue: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "mode"), [("plan", "read"), ("status", "read"), ("apply", "procedures")])
+def test_what_a_user_may_not_is_granted(command: str, mode: str, offline: Command, catalogue: Path, tmp_path: Path) -> None:
+    """As it stands for who looks, and with the mode beside it for who applies."""
+
     def users(permissions: str) -> str:
         return f"authorization {{ users: [{{ user: us, password: pw, {permissions} }}] }}"
 
-    with Server(
-        tmp_path / "server", config=users('permissions: { publish: ["$JS.API.INFO"], subscribe: ["_INBOX.>"] }')
-    ) as server:
+    few = 'permissions: { publish: ["$JS.API.INFO"], subscribe: ["_INBOX.>"] }'
+    doing: tuple[str | Path, ...] = (command, "-f", catalogue, *(["--yes"] if command == "apply" else []))
+    with Server(tmp_path / "server", config=users(few)) as server:
         cli = Command(offline.home, server.url.replace("//", "//us:pw@"))
-        said = cli("apply", "-f", catalogue, "--yes", code=6).err
-        permissions = run(cli, said, RECONCILER_FILE=catalogue).out
+        said = cli(*doing, code=6).err
+        (printed,) = commands_in(said)
+        assert printed[-1] == mode or f"to {command}: `--mode {mode}`" in said
+        permissions = cli(*printed[:2], catalogue, "--mode", mode).out
+        assert printed[2] == "PATH"
         server.reload(users(permissions))
-        cli("apply", "-f", catalogue, "--yes")
+        cli(*doing)
 
 
 async def test_what_is_unused_is_deleted(guarded: Guarded, wire: Wire) -> None:

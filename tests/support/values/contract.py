@@ -65,7 +65,8 @@ def _plan(change: Schema) -> Schema:
             "refused": _list(_CODE),
             "refusals": _list(_REASON),
             "changes": _list(change),
-        }
+        },
+        {"unknown": _list(KEY)},
     )
 
 
