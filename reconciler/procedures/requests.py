@@ -46,6 +46,8 @@ class LastCopied:
     identity: str
     below: int = 0
     """Only copies of messages before that sequence of the origin count; 0: all of them."""
+    subject: str = ""
+    """Only the newest message that is stored on this subject counts; empty: all of them."""
 
 
 Read = StreamInfo | ConsumerInfo | NextMessage | LastCopied

@@ -37,7 +37,7 @@ from reconciler.sources.entries import EntryChange, is_kept_on, is_mirrored, is_
 from reconciler.sources.migration.detach import needs_stillness
 from reconciler.sources.migration.pairs import durable_key
 from reconciler.sources.migration.step import durable_name, journal_of
-from reconciler.sources.overtaken import WAY_OUT, overtaken, selected, spelled
+from reconciler.sources.overtaken import WAY_OUT, Widened, overtaken, selected, spelled
 
 _CONSUMER_FIRST = "do it in two steps: first give the entry its `consumer`, then change what it copies"
 _CONSUMER_LAST = "do it in two steps: first change what the entry copies, then its `consumer`"
@@ -285,9 +285,8 @@ class Judge:
         before, after = (selected(one, everything) for one in (seen.config, target.wire))
         now = ConsumerSeen(seen.info)
         if not self.scene.allows(losses.POSITION_LOSS, key):
-            passed = overtaken(
-                target.key.stream_key, before, after, max(now.floor, now.delivered), lambda read: self.scene.ask(read, key)
-            )
+            widened = Widened(key.stream_key, self.reader.live or {}, target.key.stream_key, before, after)
+            passed = overtaken(widened, max(now.floor, now.delivered), lambda read: self.scene.ask(read, key))
             yield from (Reason(losses.POSITION_LOSS, message, WAY_OUT) for message in passed)
         removed = losses.uncovered(list(before), list(after))
         if removed:

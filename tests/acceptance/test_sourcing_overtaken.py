@@ -81,3 +81,23 @@ async def publishing(wire: Wire) -> AsyncIterator[dict[str, list[int]]]:
 async def copied(wire: Wire, numbers: list[int]) -> bool:
     """Whether A has all of these."""
     return {*numbers} <= set(map(int, await wire.payloads("A")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.14.6", "2.15.1"])
+async def test_a_filter_that_somebody_changed_is_put_back_and_what_waits_is_copied(tmp_path: Path, version: str) -> None:
+    """What was copied before he did is not missing, so nobody has to allow a loss."""
+    manifests = write(tmp_path / "all.yaml", documents("s.a"))
+    with Server(tmp_path / "server", version=version) as server:
+        cli = Command(tmp_path, server.url)
+        async with await Wire.connect(server.url) as wire:
+            cli("apply", "-f", manifests, "--yes")
+            await wire.publish("s.a", 5)
+            await until(lambda: copied(wire, [*range(5)]), 30.0)
+            config = (await wire.consumer_info("S", "c"))["config"]
+            other = {**{name: value for name, value in config.items() if name != "filter_subjects"}, "filter_subject": "s.z"}
+            await wire.expect("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": other, "action": "update"})
+            await wire.publish("s.a", 3, first=5)
+            await asyncio.to_thread(cli, "apply", "-f", manifests, "--yes")
+            await until(lambda: copied(wire, [*range(8)]), 30.0)
+            assert sorted(map(int, await wire.payloads("A"))) == [*range(8)]

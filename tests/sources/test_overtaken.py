@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import orjson
+
 from reconciler.plan.change import Action, Rules
 from reconciler.procedures.machine import Abort
+from reconciler.procedures.requests import UpdateConsumer
 from tests.support.world.declared import copier, managed, origin
-from tests.support.world.keeper import Keeper, manifests
+from tests.support.world.keeper import Keeper, manifests, planned
 from tests.support.world.kept import KeptWorld, assert_exact, every_kill, leftovers, world_of
+from tests.support.world.sources import durable
 
 NARROW, WIDE = (manifests(origin(), copier(managed("c", filterSubject=one))) for one in ("s.a", "s.>"))
 
@@ -65,3 +69,35 @@ def test_nothing_is_in_the_way_where_all_of_it_lies_ahead() -> None:
     world.subjects = ("s.b", "s.a")
     world.publish(6)
     assert_exact(keeper, WIDE, "c")
+
+
+def by_hand(subject: str) -> KeptWorld:
+    """Somebody has changed what its durable delivers, after all of `s.a` was copied."""
+    world = world_of(NARROW)
+    world.settle()
+    config = world.server.consumers["S", "c"].config
+    world.server.write(UpdateConsumer(durable("c"), orjson.dumps({**config, "filter_subjects": [subject]})))
+    return world
+
+
+def test_what_was_copied_before_somebody_changed_the_filter_is_not_missed() -> None:
+    world = by_hand("s.z")
+    world.publish(6)  # which wait
+    assert_exact_after(Keeper(world, busy=0))
+
+
+def test_what_was_passed_since_somebody_changed_the_filter_is() -> None:
+    world = by_hand("s.z")
+    world.publish(3)
+    world.subjects = ("s.z",)
+    world.publish(3)
+    world.settle()
+    (change,) = planned(NARROW, world.server).changes
+    assert [reason.code for reason in change.reasons] == ["position-loss"]
+    assert "messages on s.a from sequence " in change.reasons[0].message
+
+
+def assert_exact_after(keeper: Keeper) -> None:
+    """It is as declared again, and all is there once."""
+    assert keeper.bring(NARROW).changes == ()
+    assert_exact(keeper, NARROW, "c")

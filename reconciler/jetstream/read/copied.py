@@ -110,6 +110,19 @@ async def last_below(api: JetStreamApi, stream: Key, identity: str, below: int) 
     return Copied(found, complete=state["first_seq"] <= 1 and not state.get("num_deleted"))
 
 
+async def newest(api: JetStreamApi, stream: Key, identity: str, subject: str) -> Copied:
+    """The origin's sequence of the newest message on a subject; 0: there is none, or it was not copied under that identity."""
+    try:
+        reply = await api.call_raw(f"STREAM.MSG.GET.{stream.stream_name}", {"last_by_subj": subject})
+    except ApiError as error:
+        if error.err_code == MESSAGE_NOT_FOUND:
+            return Copied(0, complete=False)
+        raise
+    message: dict[str, Any] = orjson.loads(reply)["message"]
+    seq = _origin_seq(message, identity)
+    return Copied(seq, message["time"] if seq else "", complete=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Walk:
     """One walk through a stream as it was at one moment."""
@@ -157,7 +170,7 @@ class _Walk:
             answers = await asyncio.gather(*(self._get(seq) for seq in range(top, low - 1, -1)))
         messages = [one for one in answers if one]
         for message in messages:
-            if seq := self._origin_seq(message):
+            if seq := _origin_seq(message, self.identity):
                 return seq, message["time"], low
         if not messages and low > bottom:
             low = await self._below_hole(low, bottom)
@@ -188,21 +201,22 @@ class _Walk:
         message: dict[str, Any] = orjson.loads(reply)["message"]
         return message
 
-    def _origin_seq(self, message: dict[str, Any]) -> int:
-        """The origin's sequence of a copy made under the identity; 0 for every other message."""
-        if not self.identity:
-            return int(message["seq"])
-        header = _SOURCE.search(base64.b64decode(message.get("hdrs", "")))
-        if header is None or header[1].startswith(_LEGACY):
-            return 0
-        parts = header[1].decode(errors="replace").split(" ")
-        if len(parts) < _PARTS or f"{parts[0]} {parts[2]} {parts[3]}" != self.identity:
-            return 0
-        return int(parts[1]) if parts[1].isdecimal() else 0
-
     def _answer_size(self) -> int:
         average = self.state["bytes"] / max(1, self.state["messages"])
         return int(average * _ENCODED) + _ENVELOPE
+
+
+def _origin_seq(message: dict[str, Any], identity: str) -> int:
+    """The origin's sequence of a copy made under an identity; 0 for every other message."""
+    if not identity:
+        return int(message["seq"])
+    header = _SOURCE.search(base64.b64decode(message.get("hdrs", "")))
+    if header is None or header[1].startswith(_LEGACY):
+        return 0
+    parts = header[1].decode(errors="replace").split(" ")
+    if len(parts) < _PARTS or f"{parts[0]} {parts[2]} {parts[3]}" != identity:
+        return 0
+    return int(parts[1]) if parts[1].isdecimal() else 0
 
 
 def _told(info: dict[str, Any], identity: str) -> int:

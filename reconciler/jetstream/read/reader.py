@@ -14,7 +14,7 @@ import orjson
 from reconciler.errors import ApiError
 from reconciler.jetstream.api import JetStreamApi
 from reconciler.jetstream.domains import ApiOf
-from reconciler.jetstream.read.copied import Copies, last_below
+from reconciler.jetstream.read.copied import Copies, last_below, newest
 from reconciler.jetstream.read.refresh import refresh
 from reconciler.jetstream.read.snapshot import snapshot
 from reconciler.model.identity import Key
@@ -73,8 +73,10 @@ class JetStreamReader:
             case NextMessage(stream, subject, seq):
                 found = await self._api_of(stream.domain).next_message(stream.stream_name, subject, seq)
                 return Message(*found) if found else Absent()
-            case LastCopied(stream, identity, below):
+            case LastCopied(stream, identity, below, subject):
                 api = self._api_of(stream.domain)
+                if subject:
+                    return await newest(api, stream, identity, subject)
                 return await (last_below(api, stream, identity, below) if below else self._copies.last(api, stream, identity))
 
 

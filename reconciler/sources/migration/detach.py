@@ -19,7 +19,7 @@ from reconciler.procedures.requests import DeleteConsumer, Fact, PauseConsumer, 
 from reconciler.sources.migration.attach import drop, enlist
 from reconciler.sources.migration.pairs import reads_through, same_entry
 from reconciler.sources.migration.step import ATTACH, COPIED, DRAIN, ENTRY, LEFT, Ground, durable_name, journal_of, means
-from reconciler.sources.overtaken import WAY_OUT, overtaken, selected
+from reconciler.sources.overtaken import WAY_OUT, Widened, overtaken, selected
 
 _AT_REST = ("deliver_subject", "filter_subjects")
 """What may only be changed while nothing is on its way."""
@@ -38,7 +38,7 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> Step | None:
     if not isinstance(still, int):
         return still
     if not detached(live):
-        return _overtaken(ground, seen, target, still) or _detach(ground, live, seen, target, still)
+        return _overtaken(ground, live, seen, target, still) or _detach(ground, live, seen, target, still)
     if seen.info.get("push_bound"):
         return ground.wait("the stream lets go")
     data = {"start": still + 1, ENTRY: slot.wanted}
@@ -66,7 +66,7 @@ def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTa
     return ground.update(placeholder(live), f"detach {ground.slot.origin}", final=True)
 
 
-def _overtaken(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> Step | None:
+def _overtaken(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> Step | None:
     """Why it may not change, now that it is known how far it has come; None where nothing is passed over."""
     facts, asked = ground.view.facts, list[Read]()
 
@@ -75,7 +75,8 @@ def _overtaken(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, still
         return facts.get(read)
 
     before, after = (selected(config, ground.slot.subjects) for config in (seen.config, target.wire))
-    found = [] if ground.slot.skips else list(overtaken(target.key.stream_key, before, after, still, answer))
+    widened = Widened(ground.view.stream, live, target.key.stream_key, before, after)
+    found = [] if ground.slot.skips else list(overtaken(widened, still, answer))
     if any(read not in facts for read in asked):
         return ground.ask(*asked)
     return Abort("position-loss", f"{found[0]}; {WAY_OUT}") if found else None

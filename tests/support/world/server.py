@@ -210,7 +210,10 @@ class ModelServer:
             match = min((s for s, (text, _) in found.items() if s >= read.seq and subjects.covers(read.subject, text)), default=0)
             return Message(match, shown_time(found[match][1])) if match else Absent()
         if isinstance(read, LastCopied):
-            return stream.last_copied(read.identity) if (stream := self.streams.get(read.stream.stream_name)) else Absent()
+            stream = self.streams.get(read.stream.stream_name)
+            if stream is None:
+                return Absent()
+            return stream.newest(read.identity, read.subject) if read.subject else stream.last_copied(read.identity)
         consumer = self.consumers.get((read.consumer.stream, read.consumer.name))
         return self._consumer_info(read.consumer.name, consumer) if consumer else Absent()
 

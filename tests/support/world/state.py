@@ -51,6 +51,12 @@ class Stream:
             return Copied(0, "", complete)
         return Copied(self.copies[found].seq, units.format_time(self.messages[found][1]), complete)
 
+    def newest(self, identity: str, subject: str) -> Copied:
+        """What the newest message on a subject shows of an identity."""
+        last = max((seq for seq, (text, _) in self.messages.items() if text == subject), default=0)
+        copy = self.copies.get(last)
+        return Copied(copy.seq if copy and copy.identity == identity else 0, complete=False)
+
     def purge(self, before: int, subject: str) -> None:
         """Drop what lies before a sequence and matches."""
         kept = self.messages.items()
