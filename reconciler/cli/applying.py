@@ -29,6 +29,7 @@ from reconciler.jetstream.leading.holder import Holder
 from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model.desired import Desired
 from reconciler.plan.change import Action, Plan, Rules
+from reconciler.plan.comparing.display import in_short
 from reconciler.render.plan.json import Ended, apply_document
 from reconciler.render.plan.text import plan_lines
 
@@ -113,6 +114,9 @@ def _finish(session: Session, applied: Applied, *, json: bool) -> ExitCode:
         terminal.say("With --continue the changes that are not blocked would be made.")
     if not json and applied.outcomes:
         terminal.lines([_summary(applied)])
+    if applied.come_up:
+        keys = in_short([str(key) for key in applied.come_up])
+        terminal.warn(f"not as declared by now, and not in the plan that was shown: {keys}; plan and apply once more")
     return ExitCode(int(applied.verdict))
 
 

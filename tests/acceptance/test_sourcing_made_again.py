@@ -56,3 +56,18 @@ async def made(wire: Wire, after: str = "") -> bool:
 async def has(wire: Wire, count: int) -> bool:
     """Whether so many messages, or more, are in A."""
     return int((await wire.stream_info("A"))["state"]["messages"]) >= count
+
+
+async def test_what_comes_up_on_the_way_is_told_and_is_not_called_in_place(cli: Command, wire: Wire, tmp_path: Path) -> None:
+    """An origin is deleted with the durable on it: what becomes of what copies it shows once the origin is there again."""
+    manifests = write(tmp_path / "all.yaml", documents(consumer={"name": "c", "serverManaged": True}))
+    cli("apply", "-f", manifests, "--yes")
+    await wire.publish("s.x", BEFORE)
+    await until(lambda: has(wire, BEFORE), 30.0)
+    await wire.expect("STREAM.DELETE.S")
+    ended = cli("apply", "-f", manifests, "--yes", code=5)
+    assert "not as declared by now, and not in the plan that was shown: Stream/A; plan and apply once more" in ended.err
+    cli("apply", "-f", manifests, "--yes")
+    await wire.publish("s.x", AFTER, first=BEFORE)
+    await until(lambda: has(wire, BEFORE + AFTER), 60.0)
+    assert sorted(map(int, await wire.payloads("A"))) == list(range(BEFORE + AFTER))

@@ -71,6 +71,8 @@ class Applied:
     """The plan made after the last write; None when nothing was written, or nobody answered any more."""
     unverified: str = ""
     """Why it could not be looked at again after writing."""
+    come_up: tuple[Key, ...] = ()
+    """What is not as declared by now, and was no part of what was reviewed: it is not done unseen."""
 
 
 async def apply_plan(planned: Planned, ports: Ports, options: ApplyOptions) -> Applied:
@@ -253,10 +255,17 @@ class _Apply:
             if not _is_over(outcome):
                 self._observer.finished(outcome)
         outcomes = _seen_again(in_order, remaining)
-        said = verdict(outcomes)
-        if unverified and said is Verdict.IN_PLACE:
+        said, more = verdict(outcomes), _come_up(remaining, outcomes)
+        if (unverified or more) and said is Verdict.IN_PLACE:
             said = Verdict.PARTLY
-        return Applied(reviewed, said, outcomes, remaining=remaining, unverified=unverified)
+        return Applied(reviewed, said, outcomes, remaining=remaining, unverified=unverified, come_up=more)
+
+
+def _come_up(remaining: Plan | None, outcomes: Iterable[Outcome]) -> tuple[Key, ...]:
+    """What is not as declared by now, and was no part of what was reviewed."""
+    told = {outcome.change.key.live_key for outcome in outcomes}
+    changes = remaining.changes if remaining else ()
+    return tuple(one.key for one in changes if one.action is not Action.BLOCKED and one.key.live_key not in told)
 
 
 class _Unread(Noted):
