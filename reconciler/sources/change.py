@@ -150,7 +150,8 @@ def _work(scene: Scene, declared: Declared, reader: EntryChange, move: Move) -> 
         skips=scene.allows(losses.POSITION_LOSS, declared.key),
         seed=str(info["created"]) if info else "",
     )
-    again = (info["state"]["messages"] if info else 0) if repeats else 0 if reader.anew else None
+    gone = reader.anew or (reader.stands_in and (reader.old is None or scene.live.consumer(reader.old) is None))
+    again = (info["state"]["messages"] if info else 0) if repeats else 0 if gone else None
     return _Work(reader, move, retention, slot, again)
 
 
@@ -161,7 +162,7 @@ def _cause(scene: Scene, work: list[_Work]) -> Cause:
 
 def _cause_of(scene: Scene, one: _Work) -> Cause:
     target = one.reader.target
-    if one.reader.anew:
+    if one.reader.anew or one.reader.stands_in:
         return Cause.DRIFT
     if one.move is Move.RESTORE and target and scene.live.why_unknown(target.key):
         return Cause.UNKNOWN

@@ -59,6 +59,11 @@ class EntryChange:
         return durable_name(self.wanted) if self.wanted else ""
 
     @property
+    def stands_in(self) -> bool:
+        """Whether its target stands for the declared durable, since the origin was made anew."""
+        return self.target is not None and self.spoken is not None and self.target.key != self.spoken
+
+    @property
     def unchanged(self) -> bool:
         """Whether the entry itself stays."""
         return self.live is not None and self.wanted is not None and same_entry(self.live, self.wanted)
