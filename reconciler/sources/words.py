@@ -71,7 +71,9 @@ def point_of_no_return(reader: EntryChange, move: Move, retention: str) -> str:
 
 
 def warnings(scene: Scene, reader: EntryChange, move: Move) -> Iterator[str]:
-    """Limits of the origin that may remove messages while nothing is copied."""
+    """What somebody should know of it: that the origin is another one, and limits of it that may remove messages meanwhile."""
+    if reader.stands_in:
+        yield f"{reader.origin} was made anew since it was copied from last: {reader.new_name} stands in for {reader.spoken}"
     info = origin_info(scene, reader) if move in HANDS_OVER else None
     if info is None:
         return
