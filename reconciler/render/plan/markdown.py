@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from reconciler.model.flow import with_domains
 from reconciler.plan.change import Action, Change, Plan
 from reconciler.render.plan.diff import change_diff
-from reconciler.render.plan.phrases import DESTRUCTIVE, SYMBOLS, cause, counts, duplicates
+from reconciler.render.plan.phrases import DESTRUCTIVE, SYMBOLS, cause, counts, duplicates, own_notes
 from reconciler.render.values import counted, printable, show
 
 LIMIT = 65_000
@@ -88,7 +88,7 @@ def _details(change: Change) -> str:
         lines += [f"- {_escaped(note)}" for note in change.procedure.notes]
     if change.touches:
         lines.append(f"\nAlso touches {_escaped(', '.join(map(str, change.touches)))}.\n")
-    lines += [f"- {_escaped(note)}" for note in change.notes]
+    lines += [f"- {_escaped(note)}" for note in own_notes(change)]
     lines += _block(_difference(change))
     return "\n".join([*lines, "</details>", ""])
 

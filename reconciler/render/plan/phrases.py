@@ -73,3 +73,9 @@ def duplicates(procedure: Description) -> str:
     """How many messages arrive a second time."""
     count = procedure.expected_duplicates
     return f"{counted(count, 'message')} will be {procedure.again}" if count else f"no message is {procedure.again}"
+
+
+def own_notes(change: Change) -> tuple[str, ...]:
+    """The notes that are not told with its procedure."""
+    told = change.procedure.notes if change.procedure else ()
+    return tuple(note for note in change.notes if note not in told)

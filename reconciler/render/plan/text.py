@@ -15,7 +15,7 @@ from reconciler.model.flow import with_domains
 from reconciler.plan.change import Action, Change, FieldDiff, Plan, Reason
 from reconciler.procedures.machine import Description
 from reconciler.render.plan.diff import declared_spec
-from reconciler.render.plan.phrases import SYMBOLS, counts, duplicates, headline
+from reconciler.render.plan.phrases import SYMBOLS, counts, duplicates, headline, own_notes
 from reconciler.render.values import counted, printable, show
 from reconciler.render.yaml import in_order
 
@@ -110,7 +110,7 @@ def change_lines(change: Change) -> Iterator[Text]:
         yield from _procedure_lines(change.procedure)
     if change.touches:
         yield _indented(f"also touches {', '.join(str(key) for key in change.touches)}", "dim")
-    for note in change.notes:
+    for note in own_notes(change):
         yield _indented(f"note: {printable(note)}", "yellow")
 
 
