@@ -45,12 +45,15 @@ class Trail:
 
 
 _HEALS = 5
-"""The API level from which on a server notices by itself that the origin is another one."""
+"""The API level from which on a server notices by itself that the origin of a source is another one; of a mirror, none does."""
 
 
-def wants_origin(trail: Trail, position: Position | None) -> bool:
-    """Whether the origin has to be looked at, too, to say what has happened."""
-    if not trail.origin_made or trail.skips_to:
+def wants_origin(trail: Trail, position: Position | None, *, mirror: bool) -> bool:
+    """Whether the origin has to be looked at, too, to say what has happened.
+
+    Always that of a mirror: nothing else shows that the origin is another one, which no server notices.
+    """
+    if mirror or not trail.origin_made or trail.skips_to:
         return True
     if position is None:
         return False
@@ -70,10 +73,12 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
         return Trail(None, "", copied or trail.copied, made, last), ()
     before = _of_another(trail, look, made)
     if before is not None:
-        skips_to = before if look.level < _HEALS else 0
-        return Trail(now, now.created if now else "", 0, made, last, skips_to), (_recreated(look, made, skips_to),)
+        skips_to = before if look.entrance.mirror or look.level < _HEALS else 0
+        recreated = _recreated(look, made, skips_to)
+        stays = skips_to if look.mirrored <= skips_to else 0
+        return Trail(now, now.created if now else "", look.mirrored, made, last, stays), (recreated,)
     incident = _incident(trail, look, now) if now else None
-    reached = now.reached if now else last
+    reached = look.mirrored if look.entrance.mirror else now.reached if now else last
     after = Trail(
         position=now or trail.position,
         made=now.created if now else trail.made,
@@ -88,7 +93,8 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
 def _of_another(trail: Trail, look: Look, made: str) -> int | None:
     """How far the origin that was there before this one was copied; None: it is the same one, or nobody can tell."""
     if trail.origin_made:
-        return max(trail.copied, trail.origin_last) if made != trail.origin_made else None
+        so_far = trail.copied if look.entrance.mirror else max(trail.copied, trail.origin_last)
+        return so_far if made != trail.origin_made else None
     seq, at = look.copied
     return seq if seq and made and units.parse_time(made) > units.parse_time(at) else None
 
@@ -97,7 +103,8 @@ def _recreated(look: Look, made: str, skips_to: int) -> Incident:
     message = f"{look.entrance.origin} was deleted and made anew at {made}"
     if not skips_to:
         return Incident("recreated", message)
-    return Incident("recreated", f"{message}; this server skips what it has up to {skips_to:,}", 1, skips_to)
+    whose = "this mirror" if look.entrance.mirror else "this server"
+    return Incident("recreated", f"{message}; {whose} skips what it has up to {skips_to:,}", 1, skips_to)
 
 
 def leap(trail: Trail, look: Look) -> int:

@@ -20,6 +20,8 @@ from reconciler.sources.graph.topology import Mode
 from reconciler.sources.graph.views import declared_mode
 
 Json = Mapping[str, Any]
+NO_TIME = "0001-01-01T"
+"""How the time of a message begins that never was."""
 _TOLD = ("name", "external", "filter_subject", "subject_transforms")
 """What an INFO repeats of an entry."""
 
@@ -109,6 +111,21 @@ class Look:
             mirror: Json | None = info.get("mirror")
             return mirror
         return told_of(info, self.entrance.entry)
+
+    @property
+    def mirrored(self) -> int:
+        """How far a mirror has copied, which has the sequences of its origin; 0: it has stored nothing so far, or is none.
+
+        An empty one that is told where to start stands right before that place, whatever its origin has.
+        """
+        state = self.stream.info["state"] if self.stream.info and self.entrance.mirror else {}
+        return int(state["last_seq"]) if not state.get("last_ts", NO_TIME).startswith(NO_TIME) else 0
+
+    @property
+    def ended(self) -> int | None:
+        """The last sequence of an origin that ends before what its mirror has copied; None: it does not, or was not asked."""
+        last = int(self.origin.info["state"]["last_seq"]) if self.origin.info else None
+        return last if last is not None and last < self.mirrored else None
 
 
 @dataclass(frozen=True, slots=True)

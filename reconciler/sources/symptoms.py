@@ -8,6 +8,7 @@
 | nobody listens where the durable delivers | not-bound |
 | acknowledgements are missing and none arrives; from 2.15 on an error says so | flow-control |
 | neither origin nor durable answers, and nothing is heard | domain |
+| the origin is another stream than before, or ends before what its mirror has copied | origin-recreated |
 | nothing is heard, and none of these | unknown-cause |
 
 Invariant: pure; one look is judged, and what earlier looks add comes in as two numbers.
@@ -22,6 +23,7 @@ from typing import Any
 
 from reconciler.model.sourcing import detached
 from reconciler.model.units import SECOND
+from reconciler.plan.comparing.mutability import MIRROR_WAY_OUT
 from reconciler.sources.look import Look, Position
 
 HEARD = 2 * SECOND
@@ -67,9 +69,8 @@ def found(look: Look, stuck_since: int, skips_to: int) -> Symptom | None:
     if detached(entrance.entry):
         what = f"it is taken away: a placeholder stands for {detached(entrance.entry)}"
         return Symptom(StallCause.DETACHED, what, look.at)
-    if skips_to:
-        what = f"{entrance.origin} is another stream than before, and what it has up to {skips_to:,} is skipped"
-        return Symptom(StallCause.ORIGIN_RECREATED, what, look.at, certain=True)
+    if skips_to or look.ended is not None:
+        return Symptom(StallCause.ORIGIN_RECREATED, _another_origin(look, skips_to), look.at, certain=True)
     error = told.get("error")
     if error:
         return _told_error(look, error)
@@ -78,6 +79,16 @@ def found(look: Look, stuck_since: int, skips_to: int) -> Symptom | None:
     if look.durable.gone:
         return _missing(look)
     return _unheard(look)
+
+
+def _another_origin(look: Look, skips_to: int) -> str:
+    origin = look.entrance.origin
+    if not look.entrance.mirror:
+        return f"{origin} is another stream than before, and what it has up to {skips_to:,} is skipped"
+    upto = max(skips_to, look.mirrored) if look.ended is not None else skips_to
+    stand = f" and ends at {look.ended:,}" if look.ended is not None else ""
+    what = f"{origin} is another stream than before{stand}; nothing it has up to {upto:,} is in this mirror, nor will be"
+    return f"{what}: {MIRROR_WAY_OUT}"
 
 
 def _told_error(look: Look, error: Mapping[str, Any]) -> Symptom:
