@@ -35,7 +35,7 @@ from reconciler.model.seen.wanted import EVERYTHING
 from reconciler.plan.change import Plan, Rules
 from reconciler.render.status.judged import Condition, StatusView, remembered, status_document, statuses
 from reconciler.render.status.sources import source_row
-from reconciler.render.status.text import daemon_lines, status_lines
+from reconciler.render.status.text import daemon_lines, owner_line, status_lines
 
 app = typer.Typer(add_completion=False)
 
@@ -96,7 +96,7 @@ def status(ctx: typer.Context, choice: _Choice, source: SourceFlags, daemon: Dae
     session = session_of(ctx)
     limit = seconds("--timeout", manner.timeout)
     if asks_daemon(ctx, source, daemon):
-        client = daemon.client()
+        client = daemon.client(session.owner_flag)
         return connecting.run(session, look(session, lambda: _told(client, choice), manner, limit))
     desired = load(session, source).desired if source.files else None
     if desired is None:
@@ -149,7 +149,7 @@ class _Question:
             writer = Text(f"Writer: {document['leader'] or 'nobody holds the lease'}", style="dim")
             for line in _elsewhere(view):
                 self.session.terminal.say(line)
-            return [writer, Text(), *status_lines(document, time.time_ns())]
+            return [writer, owner_line(document), Text(), *status_lines(document, time.time_ns())]
 
         return Sight(document, lines)
 

@@ -63,12 +63,18 @@ def _news(document: Json, before: Json | None, part: str) -> Sequence[Json]:
     return [row for row in rows if row not in known] if known else rows
 
 
+def owner_line(document: Json) -> Text:
+    """Whose resources these are."""
+    return Text(f"Owner: {printable(document['owner'])}", style="dim")
+
+
 def daemon_lines(document: Json, now: int) -> Iterator[Text]:
     """What a daemon has to say beyond its resources: who it is, what it works from, and what stands in its way."""
     process, manifests = document["process"], document["manifests"]
     since = ago(process["startedAt"], now)
     who = f"{process['host']} (pid {process['pid']}, version {process['version']}), started {since}"
     yield Text(f"Daemon: {printable(who)}", style="dim")
+    yield owner_line(document)
     loaded = f", loaded {ago(manifests['loadedAt'], now)}" if manifests["loadedAt"] else ""
     yield Text(f"Manifests: {printable(manifests['revision']) or '(no revision)'}{loaded}", style="dim")
     yield Text(f"Writer: {printable(document['leader'] or '') or 'nobody holds the lease'}", style="dim")
