@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.model import units
-from reconciler.model.desired import Desired
+from reconciler.model.desired import Declared, Desired
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from reconciler.model.marker import read_marker
 from reconciler.model.seen.resource import mark_of
 from reconciler.model.sourcing import Entry, durable_of, origin_of
@@ -53,6 +54,8 @@ class Entrance:
     origin: Key | None = None
     """None behind an account's import."""
     durable: Key | None = None
+    declared: Declared | None = None
+    """The durable as it is declared, or as we keep it for the entry; None: it is somebody else's."""
 
     @property
     def consumer(self) -> str:
@@ -77,9 +80,20 @@ def entrances(desired: Desired, aggregate: Key, config: Json) -> list[Entrance]:
             mode=declared_mode(desired, entry, durable_of(entry, aggregate.domain)),
             origin=origin_of(entry, aggregate.domain),
             durable=durable_of(entry, aggregate.domain),
+            declared=declared_durable(desired, durable_of(entry, aggregate.domain)),
         )
         for entry in copied_entries(config)
     ]
+
+
+def declared_durable(desired: Desired, durable: Key | None) -> Declared | None:
+    """What an entry shall read through, as far as that is ours."""
+    if durable is None:
+        return None
+    if durable in desired.durables:
+        return desired.durables[durable].declared
+    declared = desired.resources.get(durable)
+    return declared if declared is not None and declared.intent.state is State.PRESENT else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
