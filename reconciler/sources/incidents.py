@@ -21,7 +21,7 @@ class Incident:
     """Something that is worth telling once."""
 
     kind: str
-    """reset, recreated or lost."""
+    """reset, recreated or lost; a reset that skips something is told as both."""
     message: str
     first: int = 0
     """The origin's sequences that it is about; 0: none, or not known which."""
@@ -77,7 +77,7 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
         recreated = _recreated(look, made, skips_to)
         stays = skips_to if look.mirrored <= skips_to else 0
         return Trail(now, now.created if now else "", look.mirrored, made, last, stays), (recreated,)
-    incident = _incident(trail, look, now) if now else None
+    incidents = _incidents(trail, look, now) if now else ()
     reached = look.mirrored if look.entrance.mirror else now.reached if now else last
     after = Trail(
         position=now or trail.position,
@@ -87,7 +87,7 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
         origin_last=last,
         skips_to=trail.skips_to if reached <= trail.skips_to else 0,
     )
-    return after, (incident,) if incident else ()
+    return after, incidents
 
 
 def _of_another(trail: Trail, look: Look, made: str) -> int | None:
@@ -115,24 +115,25 @@ def leap(trail: Trail, look: Look) -> int:
     return _start(now) if _exact(look, now) and _start(now) - 1 > before.reached else 0
 
 
-def _incident(trail: Trail, look: Look, now: Position) -> Incident | None:
+def _incidents(trail: Trail, look: Look, now: Position) -> tuple[Incident, ...]:
     if trail.made and now.created != trail.made:
         return _lost(trail, look, now)
     before = trail.position
     if before is None or not (_begun_again(before, now) or now.began < before.began):
-        return None
+        return ()
     name, start = look.entrance.durable, _start(now)
     if now.began < before.floor:
         why = "somebody reset it, or its server was killed"
         message = f"{name} was set back to {start:,} ({why}): no duplicates, what is stored already is left out"
-        return Incident("reset", message, start, before.floor)
+        return (Incident("reset", message, start, before.floor),)
     if not leap(trail, look) or look.stored_below is None:
-        return None
+        return ()
     first, last = max(before.reached, look.stored_below) + 1, start - 1
     if last < first:
-        return None  # all of it is stored: the server attached the entry in between
+        return ()  # all of it is stored: the server attached the entry in between
     why = "somebody reset it, or they are gone from its stream"
-    return Incident("reset", f"{name} was moved on to {start:,}: {first:,} to {last:,} were skipped ({why})", first, last)
+    moved = Incident("reset", f"{name} was moved on to {start:,}: {first:,} to {last:,} were skipped ({why})", first, last)
+    return moved, Incident("lost", f"{name} goes on at {start:,}: {first:,} to {last:,} are not copied", first, last)
 
 
 def _begun_again(before: Position, now: Position) -> bool:
@@ -155,13 +156,13 @@ def _exact(look: Look, now: Position) -> bool:
     return not state.get("num_deleted") and int(state["first_seq"]) <= now.began + 1
 
 
-def _lost(trail: Trail, look: Look, now: Position) -> Incident | None:
+def _lost(trail: Trail, look: Look, now: Position) -> tuple[Incident, ...]:
     """On interest nobody keeps what is published while the durable is away."""
     origin = look.origin.info
     if origin is None or origin["config"].get("retention") != "interest":
-        return None
+        return ()
     first, last = trail.copied + 1, _start(now) - 1
     if last < first:
-        return None
+        return ()
     message = f"{look.entrance.durable} was deleted and is there again: {first:,} to {last:,} are not copied"
-    return Incident("lost", message, first, last)
+    return (Incident("lost", message, first, last),)
