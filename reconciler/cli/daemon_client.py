@@ -9,6 +9,7 @@ import http.client
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Annotated, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -18,7 +19,7 @@ import typer
 from reconciler.cli.flags.groups import SourceFlags
 from reconciler.errors import ReconcilerError, Refused, Unreachable, UsageError
 from reconciler.jetstream.transport.settings import redact
-from reconciler.model.identity import Key
+from reconciler.model.identity import Key, owner_name
 from reconciler.observe.http.controls import MOST
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -47,9 +48,9 @@ class DaemonFlags:
         ),
     ] = None
 
-    def client(self) -> DaemonClient:
-        """A client of that daemon, or of the one that would be on this machine."""
-        return DaemonClient(DEFAULT_URL if self.daemon is None else self.daemon, self.http_token or "")
+    def client(self, owner: str | None = None) -> DaemonClient:
+        """A client of that daemon, or of the one that would be on this machine; with an owner, of none but that owner's."""
+        return DaemonClient(DEFAULT_URL if self.daemon is None else self.daemon, self.http_token or "", owner=owner)
 
 
 def asks_daemon(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags) -> bool:
@@ -77,12 +78,13 @@ class _Denied(Unreachable):
 class DaemonClient:
     """Asks one daemon; every call is a request of its own."""
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", *, owner: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             msg = f"--daemon {redact(url)}: expected a URL such as {DEFAULT_URL}"
             raise UsageError(msg)
         self.url = redact(url).rstrip("/")
+        self._owner = owner
         self._host, self._path, self._secure = parts.hostname, parts.path.rstrip("/"), parts.scheme == "https"
         self._port = _port(parts.netloc, self.url, secure=self._secure)
         self._headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
@@ -100,7 +102,9 @@ class DaemonClient:
         return self._document("/status?limit=1")
 
     def post(self, action: str, key: Key | None = None) -> None:
-        """`POST /-/ACTION?key=KEY`; raises Refused when the daemon cannot do it."""
+        """`POST /-/ACTION?key=KEY`; raises Refused when the daemon cannot do it, or is another owner's."""
+        if self._owner:
+            self.head()
         self._request("POST", f"/-/{action}" + (f"?{urlencode({'key': str(key)})}" if key is not None else ""))
 
     def operate(self, action: str, asked: Mapping[str, str]) -> Json:
@@ -120,7 +124,16 @@ class DaemonClient:
             raise self._stranger() from error
         if not isinstance(document, dict) or document.get("kind") != "Status" or "process" not in document:
             raise self._stranger()
+        self._must_be_of_owner(document)
         return document
+
+    def _must_be_of_owner(self, document: Json) -> None:
+        """Raises Refused where somebody said whose daemon is meant, and it is another one's."""
+        owner = document.get("owner")
+        if not self._owner or owner is None or owner == owner_name(self._owner, document.get("environment") or ""):
+            return
+        way_out = f"say `--owner {quote(owner)}` for this one, or the URL of the other with --daemon"
+        raise Refused((f"the daemon at {self.url} works for the owner {owner!r}, not for {self._owner!r}: {way_out}",))
 
     def _request(self, method: str, path: str) -> bytes:
         connection = self._connection()

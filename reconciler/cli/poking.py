@@ -38,7 +38,7 @@ def key_of(text: str) -> Key:
 
 def poke(session: Session, flags: DaemonFlags, order: DaemonOrder, how: str) -> None:
     """Gives the order, and tells that the daemon has taken it."""
-    client = flags.client()
+    client = flags.client(session.owner_flag)
     client.post(order.action, order.key)
     if how == "json":
         named = str(order.key) if order.key is not None else None

@@ -31,6 +31,9 @@ class Envelope(NamedTuple):
 
 def open_envelope(value: dict[str, Any], findings: list[Finding]) -> Envelope | None:
     """The envelope, or None after saying what is wrong with it."""
+    if (value.get("apiVersion"), value.get("kind")) == (API_VERSION, "Plan"):
+        findings.append(_a_plan(value))
+        return None
     before = len(findings)
     kind, metadata, spec = value.get("kind"), value.get("metadata"), value.get("spec")
     findings += _unknown(value, _TOP, ())
@@ -57,6 +60,17 @@ def _unknown(there: dict[str, Any], known: tuple[str, ...], path: Path) -> Itera
     for name in there:
         if name not in known:
             yield Finding((*path, name), "unknown-field", f"unknown field {quoted(name)}{suggest(name, known)}")
+
+
+def _a_plan(value: dict[str, Any]) -> Finding:
+    """Whoever reviewed it wants to apply it, and gives it like manifests."""
+    if "inputs" in value:
+        message = "this is a saved plan, and no manifest: it is applied with `reconciler apply FILE`, without -f"
+    else:
+        message = (
+            "this is a plan that was printed, and no manifest: `plan --out FILE` writes one that `reconciler apply FILE` takes"
+        )
+    return Finding(("kind",), "plan-file", message)
 
 
 def _wrong_version(value: dict[str, Any]) -> Finding:

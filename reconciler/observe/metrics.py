@@ -157,7 +157,7 @@ class Metrics:
         self.source_pending = self._gauge("source_pending", "Messages that wait in the origins of all entries")
         help_ = "Times that an entry was detached and attached again, because it did not flow"
         self.source_kicks = self._counter("source_kicks", help_)
-        help_ = "Durables moved by hand, origins made anew, and gaps while a durable was away"
+        help_ = "Durables moved by hand, origins made anew, and gaps (lost): a durable was away, or was moved forward"
         self.source_incidents = self._counter("source_incidents", help_, "incident")
         _preset(self.source_incidents, INCIDENTS)
 

@@ -263,7 +263,8 @@ def _notes(scene: Scene, found: list[Change], stays: Iterable[Change]) -> Iterat
     }
     pruned = sorted(str(c.key) for c in left if c.cause is Cause.PRUNE and c.key.stream_key not in going)
     if pruned:
-        yield f"{len(pruned)} owned but no longer declared ({in_short(pruned, 3)}); `--prune` would delete them"
+        shown = "`plan --prune` shows whether `--prune` can delete them"
+        yield f"{len(pruned)} owned but no longer declared ({in_short(pruned, 3)}); {shown}"
     unnamed = sorted(str(change.key) for change in stays)
     if unnamed:
         yield (

@@ -21,7 +21,7 @@ class Incident:
     """Something that is worth telling once."""
 
     kind: str
-    """reset, recreated or lost."""
+    """reset, recreated or lost; a reset that skips something is told as both."""
     message: str
     first: int = 0
     """The origin's sequences that it is about; 0: none, or not known which."""
@@ -45,12 +45,15 @@ class Trail:
 
 
 _HEALS = 5
-"""The API level from which on a server notices by itself that the origin is another one."""
+"""The API level from which on a server notices by itself that the origin of a source is another one; of a mirror, none does."""
 
 
-def wants_origin(trail: Trail, position: Position | None) -> bool:
-    """Whether the origin has to be looked at, too, to say what has happened."""
-    if not trail.origin_made or trail.skips_to:
+def wants_origin(trail: Trail, position: Position | None, *, mirror: bool) -> bool:
+    """Whether the origin has to be looked at, too, to say what has happened.
+
+    Always that of a mirror: nothing else shows that the origin is another one, which no server notices.
+    """
+    if mirror or not trail.origin_made or trail.skips_to:
         return True
     if position is None:
         return False
@@ -70,10 +73,12 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
         return Trail(None, "", copied or trail.copied, made, last), ()
     before = _of_another(trail, look, made)
     if before is not None:
-        skips_to = before if look.level < _HEALS else 0
-        return Trail(now, now.created if now else "", 0, made, last, skips_to), (_recreated(look, made, skips_to),)
-    incident = _incident(trail, look, now) if now else None
-    reached = now.reached if now else last
+        skips_to = before if look.entrance.mirror or look.level < _HEALS else 0
+        recreated = _recreated(look, made, skips_to)
+        stays = skips_to if look.mirrored <= skips_to else 0
+        return Trail(now, now.created if now else "", look.mirrored, made, last, stays), (recreated,)
+    incidents = _incidents(trail, look, now) if now else ()
+    reached = look.mirrored if look.entrance.mirror else now.reached if now else last
     after = Trail(
         position=now or trail.position,
         made=now.created if now else trail.made,
@@ -82,13 +87,14 @@ def follow(trail: Trail, look: Look, copied: int) -> tuple[Trail, tuple[Incident
         origin_last=last,
         skips_to=trail.skips_to if reached <= trail.skips_to else 0,
     )
-    return after, (incident,) if incident else ()
+    return after, incidents
 
 
 def _of_another(trail: Trail, look: Look, made: str) -> int | None:
     """How far the origin that was there before this one was copied; None: it is the same one, or nobody can tell."""
     if trail.origin_made:
-        return max(trail.copied, trail.origin_last) if made != trail.origin_made else None
+        so_far = trail.copied if look.entrance.mirror else max(trail.copied, trail.origin_last)
+        return so_far if made != trail.origin_made else None
     seq, at = look.copied
     return seq if seq and made and units.parse_time(made) > units.parse_time(at) else None
 
@@ -97,7 +103,8 @@ def _recreated(look: Look, made: str, skips_to: int) -> Incident:
     message = f"{look.entrance.origin} was deleted and made anew at {made}"
     if not skips_to:
         return Incident("recreated", message)
-    return Incident("recreated", f"{message}; this server skips what it has up to {skips_to:,}", 1, skips_to)
+    whose = "this mirror" if look.entrance.mirror else "this server"
+    return Incident("recreated", f"{message}; {whose} skips what it has up to {skips_to:,}", 1, skips_to)
 
 
 def leap(trail: Trail, look: Look) -> int:
@@ -108,24 +115,25 @@ def leap(trail: Trail, look: Look) -> int:
     return _start(now) if _exact(look, now) and _start(now) - 1 > before.reached else 0
 
 
-def _incident(trail: Trail, look: Look, now: Position) -> Incident | None:
+def _incidents(trail: Trail, look: Look, now: Position) -> tuple[Incident, ...]:
     if trail.made and now.created != trail.made:
         return _lost(trail, look, now)
     before = trail.position
     if before is None or not (_begun_again(before, now) or now.began < before.began):
-        return None
+        return ()
     name, start = look.entrance.durable, _start(now)
     if now.began < before.floor:
         why = "somebody reset it, or its server was killed"
         message = f"{name} was set back to {start:,} ({why}): no duplicates, what is stored already is left out"
-        return Incident("reset", message, start, before.floor)
+        return (Incident("reset", message, start, before.floor),)
     if not leap(trail, look) or look.stored_below is None:
-        return None
+        return ()
     first, last = max(before.reached, look.stored_below) + 1, start - 1
     if last < first:
-        return None  # all of it is stored: the server attached the entry in between
+        return ()  # all of it is stored: the server attached the entry in between
     why = "somebody reset it, or they are gone from its stream"
-    return Incident("reset", f"{name} was moved on to {start:,}: {first:,} to {last:,} were skipped ({why})", first, last)
+    moved = Incident("reset", f"{name} was moved on to {start:,}: {first:,} to {last:,} were skipped ({why})", first, last)
+    return moved, Incident("lost", f"{name} goes on at {start:,}: {first:,} to {last:,} are not copied", first, last)
 
 
 def _begun_again(before: Position, now: Position) -> bool:
@@ -148,13 +156,13 @@ def _exact(look: Look, now: Position) -> bool:
     return not state.get("num_deleted") and int(state["first_seq"]) <= now.began + 1
 
 
-def _lost(trail: Trail, look: Look, now: Position) -> Incident | None:
+def _lost(trail: Trail, look: Look, now: Position) -> tuple[Incident, ...]:
     """On interest nobody keeps what is published while the durable is away."""
     origin = look.origin.info
     if origin is None or origin["config"].get("retention") != "interest":
-        return None
+        return ()
     first, last = trail.copied + 1, _start(now) - 1
     if last < first:
-        return None
+        return ()
     message = f"{look.entrance.durable} was deleted and is there again: {first:,} to {last:,} are not copied"
-    return Incident("lost", message, first, last)
+    return (Incident("lost", message, first, last),)

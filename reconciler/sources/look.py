@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.model import units
-from reconciler.model.desired import Desired
+from reconciler.model.desired import Declared, Desired
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
+from reconciler.model.kinds.common import State
 from reconciler.model.marker import read_marker
 from reconciler.model.seen.resource import mark_of
 from reconciler.model.sourcing import Entry, durable_of, origin_of
@@ -20,6 +21,8 @@ from reconciler.sources.graph.topology import Mode
 from reconciler.sources.graph.views import declared_mode
 
 Json = Mapping[str, Any]
+NO_TIME = "0001-01-01T"
+"""How the time of a message begins that never was."""
 _TOLD = ("name", "external", "filter_subject", "subject_transforms")
 """What an INFO repeats of an entry."""
 
@@ -51,6 +54,8 @@ class Entrance:
     origin: Key | None = None
     """None behind an account's import."""
     durable: Key | None = None
+    declared: Declared | None = None
+    """The durable as it is declared, or as we keep it for the entry; None: it is somebody else's."""
 
     @property
     def consumer(self) -> str:
@@ -75,9 +80,20 @@ def entrances(desired: Desired, aggregate: Key, config: Json) -> list[Entrance]:
             mode=declared_mode(desired, entry, durable_of(entry, aggregate.domain)),
             origin=origin_of(entry, aggregate.domain),
             durable=durable_of(entry, aggregate.domain),
+            declared=declared_durable(desired, durable_of(entry, aggregate.domain)),
         )
         for entry in copied_entries(config)
     ]
+
+
+def declared_durable(desired: Desired, durable: Key | None) -> Declared | None:
+    """What an entry shall read through, as far as that is ours."""
+    if durable is None:
+        return None
+    if durable in desired.durables:
+        return desired.durables[durable].declared
+    declared = desired.resources.get(durable)
+    return declared if declared is not None and declared.intent.state is State.PRESENT else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +125,21 @@ class Look:
             mirror: Json | None = info.get("mirror")
             return mirror
         return told_of(info, self.entrance.entry)
+
+    @property
+    def mirrored(self) -> int:
+        """How far a mirror has copied, which has the sequences of its origin; 0: it has stored nothing so far, or is none.
+
+        An empty one that is told where to start stands right before that place, whatever its origin has.
+        """
+        state = self.stream.info["state"] if self.stream.info and self.entrance.mirror else {}
+        return int(state["last_seq"]) if not state.get("last_ts", NO_TIME).startswith(NO_TIME) else 0
+
+    @property
+    def ended(self) -> int | None:
+        """The last sequence of an origin that ends before what its mirror has copied; None: it does not, or was not asked."""
+        last = int(self.origin.info["state"]["last_seq"]) if self.origin.info else None
+        return last if last is not None and last < self.mirrored else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@
 | the durable's ack policy is another; error 10214 or 10217 | wrong-consumer |
 | the durable delivers where the entry does not listen | deliver-subject |
 | nobody listens where the durable delivers | not-bound |
+| the durable delivers something else than is declared | filter |
 | acknowledgements are missing and none arrives; from 2.15 on an error says so | flow-control |
 | neither origin nor durable answers, and nothing is heard | domain |
+| the origin is another stream than before, or ends before what its mirror has copied | origin-recreated |
 | nothing is heard, and none of these | unknown-cause |
 
 Invariant: pure; one look is judged, and what earlier looks add comes in as two numbers.
@@ -20,9 +22,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from reconciler.model.marker import read_marker
+from reconciler.model.normal import EVERYTHING
+from reconciler.model.seen.resource import mark_of
 from reconciler.model.sourcing import detached
 from reconciler.model.units import SECOND
+from reconciler.plan.comparing.display import in_short
+from reconciler.plan.comparing.mutability import MIRROR_WAY_OUT
 from reconciler.sources.look import Look, Position
+from reconciler.sources.overtaken import selected
 
 HEARD = 2 * SECOND
 """Longer than that, and a heartbeat was missed."""
@@ -43,6 +51,7 @@ class StallCause(StrEnum):
     NOT_BOUND = "not-bound"
     DETACHED = "detached"
     POSITION = "position"
+    FILTER = "filter"
     ORIGIN_RECREATED = "origin-recreated"
     SERVER_ERROR = "server-error"
     UNKNOWN = "unknown-cause"
@@ -67,9 +76,8 @@ def found(look: Look, stuck_since: int, skips_to: int) -> Symptom | None:
     if detached(entrance.entry):
         what = f"it is taken away: a placeholder stands for {detached(entrance.entry)}"
         return Symptom(StallCause.DETACHED, what, look.at)
-    if skips_to:
-        what = f"{entrance.origin} is another stream than before, and what it has up to {skips_to:,} is skipped"
-        return Symptom(StallCause.ORIGIN_RECREATED, what, look.at, certain=True)
+    if skips_to or look.ended is not None:
+        return Symptom(StallCause.ORIGIN_RECREATED, _another_origin(look, skips_to), look.at, certain=True)
     error = told.get("error")
     if error:
         return _told_error(look, error)
@@ -78,6 +86,16 @@ def found(look: Look, stuck_since: int, skips_to: int) -> Symptom | None:
     if look.durable.gone:
         return _missing(look)
     return _unheard(look)
+
+
+def _another_origin(look: Look, skips_to: int) -> str:
+    origin = look.entrance.origin
+    if not look.entrance.mirror:
+        return f"{origin} is another stream than before, and what it has up to {skips_to:,} is skipped"
+    upto = max(skips_to, look.mirrored) if look.ended is not None else skips_to
+    stand = f" and ends at {look.ended:,}" if look.ended is not None else ""
+    what = f"{origin} is another stream than before{stand}; nothing it has up to {upto:,} is in this mirror, nor will be"
+    return f"{what}: {MIRROR_WAY_OUT}"
 
 
 def _told_error(look: Look, error: Mapping[str, Any]) -> Symptom:
@@ -109,6 +127,8 @@ def _durable_symptom(look: Look, durable: Mapping[str, Any], stuck_since: int) -
     if not bound:
         what = f"{entrance.durable} is there, but nobody listens to {config.get('deliver_subject')}: the stream has not attached"
         return Symptom(StallCause.NOT_BOUND, f"{what} (yet), or the subject is not imported from its account", _onset(look))
+    if (other := _other_filter(look, durable)) is not None:
+        return other
     position = Position.of(durable)
     if stuck_since and stuck_since < look.at:
         return Symptom(StallCause.FLOW_CONTROL, _no_flow_control(look, position), stuck_since)
@@ -119,6 +139,22 @@ def _durable_symptom(look: Look, durable: Mapping[str, Any], stuck_since: int) -
         )
         return Symptom(StallCause.POSITION, what, look.at)
     return None if heard else _unheard(look)
+
+
+def _other_filter(look: Look, durable: Mapping[str, Any]) -> Symptom | None:
+    """A durable that delivers something else than it shall: at once where somebody has changed it since it was put in place.
+
+    Else it is the manifest that has changed, and the durable is about to follow.
+    """
+    declared, config = look.entrance.declared, durable["config"]
+    if declared is None:
+        return None
+    live, wanted = (sorted(set(selected(one, (EVERYTHING,)))) for one in (config, declared.config))
+    if live == wanted:
+        return None
+    what = f"{look.entrance.durable} delivers {in_short(live)}, and not {in_short(wanted)}, as is declared"
+    changed = read_marker(config.get("metadata"), mark_of(durable)).spec == declared.digest
+    return Symptom(StallCause.FILTER, f"{what}: the plan says what is done about that", look.at, certain=changed)
 
 
 def _missing(look: Look) -> Symptom:

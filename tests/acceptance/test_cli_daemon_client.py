@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import re
 import signal
 import sys
 import time
@@ -25,7 +27,7 @@ from reconciler.plan.change import Action, Author, Cause, Change, FieldDiff, Rea
 from tests.support.account.wire import Wire
 from tests.support.clock.until import until
 from tests.support.cluster.servers import free_ports
-from tests.support.daemon.command import Command
+from tests.support.daemon.command import Command, Ended
 from tests.support.daemon.running import ran
 from tests.support.server.process import Server
 from tests.support.values import build
@@ -133,6 +135,35 @@ async def test_a_key_in_another_domain_arrives_as_it_is(offline: Command, daemon
     assert daemon.asked == [("/-/suspend", key)]
 
 
+ASKING = [("status",), ("graph",), ("reconcile",), ("suspend", str(ONE)), ("procedure", "list"), ("procedure", "abort", str(ONE))]
+
+
+@pytest.mark.parametrize("command", ASKING, ids=" ".join)
+@pytest.mark.parametrize("as_flag", [True, False], ids=["flag", "variable"])
+async def test_a_daemon_of_another_owner_than_was_said_is_left_alone(
+    offline: Command, daemon: Daemon, command: tuple[str, ...], *, as_flag: bool
+) -> None:
+    async def asked(owner: str, code: int) -> Ended:
+        said = ("--owner", owner) if as_flag else ()
+        environ = {} if as_flag else {"RECONCILER_OWNER": owner}
+        return await ran(offline, *said, *command, "--daemon", daemon.url, code=code, **environ)
+
+    refused = await asked("nobody", 3)
+    assert f"the daemon at {daemon.url} works for the owner 'default', not for 'nobody'" in refused.err
+    assert (refused.out, daemon.asked) == ("", [])
+    (way_out,) = re.findall("`--owner (.+?)`", refused.err)
+    await asked(way_out, 0)
+
+
+@pytest.mark.parametrize("owner", ["default", "default/dev"])
+async def test_the_environment_is_part_of_the_owner_that_a_daemon_works_for(offline: Command, daemon: Daemon, owner: str) -> None:
+    daemon.board.process = dataclasses.replace(daemon.board.process, owner="default/dev")
+    daemon.board.looked(dataclasses.replace(DECLARED, environment="dev"), build.live(), ())
+    await ran(offline, "--owner", owner, "suspend", str(ONE), "--daemon", daemon.url)
+    assert daemon.asked == [("/-/suspend", str(ONE))]
+    assert "not for 'shop'" in (await ran(offline, "--owner", "shop", "status", "--daemon", daemon.url, code=3)).err
+
+
 async def test_where_nobody_listens(offline: Command) -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     for command in (("reconcile",), ("procedure", "list"), ("status",)):
@@ -206,6 +237,7 @@ async def test_status_shows_what_the_daemon_knows(offline: Command, daemon: Daem
     shown = (await ran(offline, "status", "--daemon", daemon.url)).out
     for expected in (
         "Daemon: box (pid 7, version 1.2.3), started",
+        "Owner: default\n",
         "Writer: box (pid 7)",
         "a.yaml:3:1: bad-value: no such thing",
         "Refused: mass-change: 40 % would change",

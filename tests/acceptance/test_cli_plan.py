@@ -97,11 +97,26 @@ def test_a_plan_file_that_is_none_is_invalid_input(cli: Command, tmp_path: Path)
     cli("apply", saved, "--yes", code=4)
 
 
+@pytest.mark.parametrize(("kept", "code", "why"), [(True, 0, "data-loss: "), (False, 3, "Refused, nothing will be written: ")])
+async def test_whether_pruning_is_possible_is_shown_where_the_note_says(
+    cli: Command, wire: Wire, code: int, why: str, *, kept: bool
+) -> None:
+    cli("apply", "-f", "-", "--yes", stdin=f"{stream('KEEP')}---\n{stream('GO')}")
+    await wire.publish("GO.a")
+    fewer = stream("KEEP") if kept else "# nothing\n"
+    (note,) = (line for line in cli("plan", "-f", "-", stdin=fewer, code=code).out.splitlines() if "no longer declared" in line)
+    assert "Stream/GO" in note
+    (shows, flag) = re.findall("`([^`]+)`", note)
+    assert why in cli(*shows.split(), "-f", "-", stdin=fewer, code=code).out
+    cli("apply", "-f", "-", "--yes", flag, stdin=fewer, code=3)
+    assert "GO" in (await wire.expect("STREAM.NAMES"))["streams"]
+
+
 def test_prune_deletes_what_is_no_longer_declared(cli: Command) -> None:
     both = f"{stream('KEEP')}---\n{stream('GO')}"
     cli("apply", "-f", "-", "--yes", stdin=both)
     left = cli("plan", "-f", "-", stdin=stream("KEEP"))
-    assert "`--prune` would delete" in left.out
+    assert "`plan --prune` shows whether `--prune` can delete them" in left.out
     pruned = cli("apply", "-f", "-", "--prune", "--yes", "--format", "json", stdin=stream("KEEP")).json
     assert [(change["key"], change["action"], change["cause"]) for change in pruned["changes"]] == [
         ("Stream/GO", "delete", "prune")

@@ -26,7 +26,8 @@ async def test_of_much_what_is_asked_for(cli: Command, wire: Wire, tmp_path: Pat
     assert keys(chosen) == ["Consumer/A/c", "Consumer/A/d"]
     assert (chosen["summary"]["Synced"], chosen["summary"]["OutOfSync"]) == (2, 0)
     assert keys(cli("status", "Consumer/A/c", "Stream/B", "-f", path, "-o", "json").json) == ["Stream/B", "Consumer/A/c"]
-    assert cli("status", "-f", path).out.splitlines()[2].startswith("OutOfSync    Stream/B")
+    assert cli("status", "-f", path).out.splitlines()[3].startswith("OutOfSync    Stream/B")
+    assert "Owner: shop/dev" in cli("--owner", "shop", "status", "--env", "dev").out.splitlines()[:2]
     cli("status", "Stream/A", "--wait", "-f", path)
     cli("status", "Stream/B", "--wait", "--timeout", "1s", "-f", path, code=1)
     assert "did you mean Stream/A?" in cli("status", "Stream/a", "-f", path, code=1).err

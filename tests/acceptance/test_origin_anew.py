@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.daemon.command import Command
 from tests.support.daemon.process import daemon, settled
 from tests.support.daemon.running import ran
 from tests.support.server.process import Server
+from tests.support.sources.watched import flows, source_of, stalls, told, until_source
 from tests.support.values.catalogues import stream, write
 
 BEFORE, AFTER = 20, 35
@@ -119,6 +121,82 @@ async def test_where_somebody_else_keeps_the_durable_it_is_told(tmp_path: Path) 
                 (seen,) = document["sources"]
                 assert (seen["cause"], f"up to {BEFORE} is skipped" in seen["message"]) == ("origin-recreated", True)
                 await running.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.14.6", "2.15.1"])
+async def test_a_mirror_takes_nothing_of_a_new_origin_and_that_is_told_with_the_way_out(tmp_path: Path, version: str) -> None:
+    mirror = {"mirror": {"name": "S"}}
+    manifests = write(tmp_path / "all.yaml", [{**stream("M"), "spec": mirror}])
+    with Server(tmp_path / "server", version=version) as server:
+        command = Command(tmp_path, server.url)
+        async with await Wire.connect(server.url) as wire:
+            await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+            async with daemon(command, tmp_path / "log", "-f", manifests) as running:
+                await running.until(settled)
+                await wire.publish("s.x", 30)
+                await until(lambda: stored(wire, "M", 30), 30.0)
+                await until_source(running, "M", flows)
+                assert not running.lines("source.stalled")
+                await wire.expect("STREAM.DELETE.S")
+                await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+                await wire.publish("s.x", 12, first=100)
+                found = await until_source(running, "M", stalls("origin-recreated"))
+                assert "ends at 12" in found["message"]
+                assert "declare a new stream with that mirror, or remove `mirror`" in found["message"]
+                (told_of,) = await told(running, "source.recreated")
+                assert (told_of["first"], told_of["last"]) == (1, 30)
+                await heard_again(wire, "M")
+                assert (await source_of(running, "M"))["cause"] == "origin-recreated"
+                assert not running.lines("source.recovered")
+                await running.stop()
+            ended = await ran(command, "status", "-f", manifests, "--format", "json")
+            (seen,) = ended.json["sources"]
+            assert (seen["state"], seen["cause"]) == ("Stalled", "origin-recreated")
+            write(manifests, [{**stream("M"), "spec": mirror}, {**stream("N"), "spec": mirror}])
+            await ran(command, "apply", "-f", manifests, "--yes")
+            await until(lambda: stored(wire, "N", 12), 30.0)
+            write(manifests, [stream("M", "m.>"), {**stream("N"), "spec": mirror}])
+            await ran(command, "apply", "-f", manifests, "--yes")
+            (seen,) = (await ran(command, "status", "-f", manifests, "--format", "json")).json["sources"]
+            assert (seen["key"], seen["state"]) == ("Stream/N", "Flowing")
+
+
+@pytest.mark.slow
+async def test_a_mirror_of_an_origin_that_was_purged_or_is_far_ahead_flows(tmp_path: Path) -> None:
+    """One begins at 100 of 30, one has all of what is gone by now, one has been purged itself."""
+    begins = {"mirror": {"name": "S", "optStartSeq": 100}}
+    documents = [{**stream("L"), "spec": begins}, *({**stream(name), "spec": {"mirror": {"name": "S"}}} for name in "MP")]
+    manifests = write(tmp_path / "all.yaml", documents)
+    with Server(tmp_path / "server", version="2.15.1") as server:
+        command = Command(tmp_path, server.url)
+        async with await Wire.connect(server.url) as wire:
+            await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+            await wire.publish("s.x", 30)
+            await ran(command, "apply", "-f", manifests, "--yes")
+            await until(lambda: stored(wire, "P", 30), 30.0)
+            await wire.expect("STREAM.PURGE.S")
+            await wire.expect("STREAM.PURGE.P")
+            for name in "LMP":
+                await heard_again(wire, name)
+            ended = await ran(command, "status", "-f", manifests, "--format", "json")
+            seen = {(one["key"], one["state"]) for one in ended.json["sources"]}
+            assert seen == {(f"Stream/{name}", "Flowing") for name in "LMP"}
+
+
+async def stored(wire: Wire, name: str, count: int) -> bool:
+    """Whether a stream has that many messages."""
+    return int((await wire.stream_info(name))["state"]["messages"]) == count
+
+
+async def heard_again(wire: Wire, name: str) -> None:
+    """Waits until the mirror is attached: then the server itself says nothing odd."""
+
+    async def heard() -> bool:
+        return 0 <= int((await wire.stream_info(name))["mirror"]["active"]) < 10**9
+
+    await until(heard, 90.0)
+    await asyncio.sleep(7.0)
 
 
 def documents(durable: str, retention: str, *, declared: bool) -> list[dict[str, Any]]:

@@ -237,6 +237,9 @@ async def test_what_is_moved_by_hand_is_told_once_with_its_range(any_server: Ser
         await until_source(place.daemon, "A", lambda source: flows(source) and source["lastSequence"] == 150)
         _, skipped = await told(place.daemon, "source.reset", 2)
         assert (skipped["first"], skipped["last"]) == (101, 130)
+        (lost,) = await told(place.daemon, "source.lost")
+        assert (lost["resource"], lost["first"], lost["last"]) == ("Stream/A", 101, 130)
+        assert await place.daemon.metric('reconciler_source_incidents_total{incident="lost"}') == 1
         assert len(await somebody.payloads("A")) == 120
         assert await place.daemon.metric('reconciler_source_incidents_total{incident="reset"}') == 2
 

@@ -22,6 +22,7 @@ from reconciler.sources.look import UNASKED, Answer, Entrance, Look
 AGGREGATE, ORIGIN, DURABLE = Key("Stream", "A"), Key("Stream", "S"), Key("Consumer", "c", "S")
 ENTRY = {"name": "S", "consumer": {"name": "c", "deliver_subject": "d"}}
 BEHIND = {**ENTRY, "external": {"api": "JS.there.API"}}
+MIRRORED = {"name": "S"}
 GONE, SILENT = Answer(gone=True), Answer(silence="nobody answers")
 NEVER = -1
 START = 1_000 * SECOND
@@ -65,6 +66,7 @@ class Watch:
 
     entry: Any = field(default_factory=lambda: ENTRY)
     mode: Mode = Mode.USER_MANAGED
+    mirror: bool = False
     level: int = 5
     history: History = NO_HISTORY
     now: int = START
@@ -75,7 +77,7 @@ class Watch:
         self.now += int(after * SECOND)
         known = None if self.entry.get("external", {}).get("api") == "JS.there.API" else ORIGIN
         through = DURABLE if known and self.entry.get("consumer") else None
-        place = Entrance(aggregate=AGGREGATE, entry=self.entry, mode=self.mode, origin=known, durable=through)
+        place = Entrance(aggregate=AGGREGATE, entry=self.entry, mirror=self.mirror, mode=self.mode, origin=known, durable=through)
         look = Look(at=self.now, entrance=place, stream=seen, level=self.level, **more)
         self.history, incidents = judge(look, self.history)
         self.told += incidents
@@ -288,8 +290,7 @@ def test_a_reset_forwards_is_told_with_what_it_skipped(acknowledged: bool) -> No
     watch.look(stream(), durable=durable(100), origin=origin(150))
     later = durable(150, 150 if acknowledged else 139, begun=139)
     watch.look(stream(), durable=later, origin=origin(150), stored_below=120)
-    (told,) = watch.told
-    assert (told.kind, told.first, told.last) == ("reset", 121, 139)
+    assert [(told.kind, told.first, told.last) for told in watch.told] == [("reset", 121, 139), ("lost", 121, 139)]
 
 
 @pytest.mark.parametrize("stored", [139, None])
@@ -334,6 +335,49 @@ def test_an_origin_made_anew_is_told_and_on_2_14_stalls_until_it_has_passed_the_
     watch.look(stream(), **beyond)
     assert watch.look(stream(), **beyond).state == "Flowing"
     assert len(watch.told) == 1
+
+
+def mirror(at: int, *, last_ts: str = "2026-01-01T00:00:00Z", active: int = SECOND // 2) -> Answer:
+    """The stream that mirrors, and has copied up to there."""
+    state = {"last_seq": at, "last_ts": last_ts}
+    told = {"name": "S", "active": active, "lag": 0}
+    return Answer({"config": {"name": "A", "mirror": MIRRORED}, "mirror": told, "state": state})
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_mirror_whose_origin_was_made_anew_stalls_on_every_server_until_it_has_copied_something_of_it(level: int) -> None:
+    watch = Watch(entry=MIRRORED, mirror=True, level=level)
+    assert watch.look(mirror(30), origin=origin(30)).state == "Flowing"
+    for last in (0, 12, 30):
+        health = watch.look(mirror(30), origin=origin(last, created="second"))
+        assert (health.state, health.cause, health.copied) == ("Stalled", "origin-recreated", 30)
+        assert "nothing it has up to 30 is in this mirror" in health.message
+        assert "declare a new stream with that mirror, or remove `mirror`" in health.message
+    assert [(one.kind, one.first, one.last) for one in watch.told] == [("recreated", 1, 30)]
+    for _ in range(2):
+        health = watch.look(mirror(37), origin=origin(37, created="second"))
+    assert (health.state, health.cause) == ("Flowing", None)
+    assert len(watch.told) == 1
+
+
+def test_a_mirror_that_stands_beyond_its_origin_is_known_to_at_the_first_look() -> None:
+    watch = Watch(entry=MIRRORED, mirror=True)
+    health = watch.look(mirror(30), origin=origin(12, created="second"))
+    assert (health.state, health.cause) == ("Stalled", "origin-recreated")
+    assert "ends at 12" in health.message
+
+
+@pytest.mark.parametrize(
+    ("at", "last_ts", "origin_last"),
+    [(30, "2026-01-01T00:00:00Z", 5000), (30, "2026-01-01T00:00:00Z", 30), (99, "0001-01-01T00:00:00Z", 0)],
+    ids=["lags", "has all of an origin that was purged", "is to begin at 100"],
+)
+def test_a_mirror_that_lags_or_has_stored_nothing_is_none_of_another_origin(at: int, last_ts: str, origin_last: int) -> None:
+    watch = Watch(entry=MIRRORED, mirror=True)
+    for _ in range(2):
+        health = watch.look(mirror(at, last_ts=last_ts), origin=origin(origin_last))
+        assert (health.state, health.cause) == ("Flowing", None)
+    assert not watch.told
 
 
 @pytest.mark.parametrize(("copied_at", "cause"), [("2026-01-01T00:00:00Z", "origin-recreated"), ("2026-01-03T00:00:00Z", None)])

@@ -56,7 +56,7 @@ def graph(ctx: typer.Context, source: SourceFlags, daemon: DaemonFlags, picture:
     """Draw which streams are filled from which: as declared with -f, as a daemon tells it, else as NATS shows it."""
     session = session_of(ctx)
     if asks_daemon(ctx, source, daemon):
-        found = told_topology(daemon.client().status().get("sources", ()))
+        found = told_topology(daemon.client(session.owner_flag).status().get("sources", ()))
     elif source.files:
         found = declared_topology(load(session, source).desired)
     else:

@@ -21,8 +21,9 @@ app = typer.Typer(add_completion=False, help="Show, stop or repeat the procedure
 @flattened
 def list_(ctx: typer.Context, daemon: DaemonFlags, format_: TextOrJson = "text") -> None:
     """Show what runs, and what stopped before its end."""
-    document = daemon.client().head()
-    terminal = session_of(ctx).terminal
+    session = session_of(ctx)
+    document = daemon.client(session.owner_flag).head()
+    terminal = session.terminal
     if format_ == "json":
         terminal.json({"apiVersion": API_VERSION, "kind": "Procedures", "procedures": document["procedures"]})
     else:

@@ -24,7 +24,7 @@ from reconciler.cli.saying.watching import Sight, WatchManner, look
 from reconciler.cli.session import Session, session_of
 from reconciler.engine.planning import make_plan
 from reconciler.engine.sources.once import owned, sources_now
-from reconciler.errors import AccessDenied, ReconcilerError, UsageError
+from reconciler.errors import NatsError, ReconcilerError, UsageError
 from reconciler.jetstream.domains import DomainApis
 from reconciler.jetstream.leading.lease import KvLease
 from reconciler.jetstream.read.reader import JetStreamReader
@@ -35,7 +35,7 @@ from reconciler.model.seen.wanted import EVERYTHING
 from reconciler.plan.change import Plan, Rules
 from reconciler.render.status.judged import Condition, StatusView, remembered, status_document, statuses
 from reconciler.render.status.sources import source_row
-from reconciler.render.status.text import daemon_lines, status_lines
+from reconciler.render.status.text import daemon_lines, owner_line, status_lines, writer_line
 
 app = typer.Typer(add_completion=False)
 
@@ -96,7 +96,7 @@ def status(ctx: typer.Context, choice: _Choice, source: SourceFlags, daemon: Dae
     session = session_of(ctx)
     limit = seconds("--timeout", manner.timeout)
     if asks_daemon(ctx, source, daemon):
-        client = daemon.client()
+        client = daemon.client(session.owner_flag)
         return connecting.run(session, look(session, lambda: _told(client, choice), manner, limit))
     desired = load(session, source).desired if source.files else None
     if desired is None:
@@ -137,7 +137,7 @@ class _Question:
     async def answer(self, apis: DomainApis) -> Sight:
         """What is live now."""
         view = await self._view(apis)
-        document = status_document(view, await _leader(apis, self.owner))
+        document = status_document(view, *await _leader(apis, self.owner))
         desired = self.desired or owned(view.live, self.owner)
         found = await sources_now(JetStreamReader(apis), desired, view.live)
         document["sources"] = [source_row(one.entrance, one.history.health) for one in found if one.history.health]
@@ -146,10 +146,9 @@ class _Question:
         def lines(before: Json | None) -> list[Text]:
             if before is not None:
                 return list(status_lines(document, time.time_ns(), before))
-            writer = Text(f"Writer: {document['leader'] or 'nobody holds the lease'}", style="dim")
             for line in _elsewhere(view):
                 self.session.terminal.say(line)
-            return [writer, Text(), *status_lines(document, time.time_ns())]
+            return [writer_line(document), owner_line(document), Text(), *status_lines(document, time.time_ns())]
 
         return Sight(document, lines)
 
@@ -174,10 +173,10 @@ def _elsewhere(view: StatusView) -> Iterator[str]:
         yield f"{count:,} resources here belong to {owner}: `reconciler --owner {quote(owner)} status` shows them"
 
 
-async def _leader(apis: DomainApis, owner: str) -> str | None:
-    """Who holds the lease; a user who may only read need not be allowed to see that."""
+async def _leader(apis: DomainApis, owner: str) -> tuple[str | None, str]:
+    """Who holds the lease, and why that is not known; a user who may only read need not be allowed to see it."""
     try:
         state = await KvLease(apis(""), owner).show()
-    except AccessDenied:
-        return None
-    return str(state.holder) if state else None
+    except NatsError as error:
+        return None, str(error)
+    return (str(state.holder) if state else None), ""

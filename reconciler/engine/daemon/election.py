@@ -33,6 +33,14 @@ class _Listener(Protocol):
         ...
 
 
+class _Watcher(Protocol):
+    """Told who holds the lease."""
+
+    def __call__(self, holder: str, *, unknown: str = "") -> None:
+        """This holder, as far as it is known."""
+        ...
+
+
 class Candidate(Lease, Protocol):
     """The lease, for whoever wants to hold it for good. Implemented by `jetstream.leading.lease.KvLease`."""
 
@@ -86,11 +94,12 @@ async def stand(lease: Candidate, clock: Clock, tell: _Listener, permitted: Call
         tell(leading=False, reason=await lease.until_lost())
 
 
-async def watch(lease: Candidate, clock: Clock, held_by: Callable[[str], None]) -> NoReturn:
-    """Tells again and again, for ever, who holds the lease; an empty text: nobody."""
+async def watch(lease: Candidate, clock: Clock, held_by: _Watcher) -> NoReturn:
+    """Tells again and again, for ever, who holds the lease; an empty text: nobody, unless it says why that is unknown."""
     while True:
         try:
             held_by(await lease.holder_text())
         except NatsError as error:
             log.debug("lease.not_seen", error=str(error))
+            held_by("", unknown=str(error))
         await clock.sleep(_LOOK)

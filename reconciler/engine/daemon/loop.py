@@ -227,7 +227,7 @@ class Daemon:
         state.term += leading
         state.leader = str(self._near.lease.holder) if leading else ""
         state.telemetry.leading(leading, reason)
-        state.board.leadership(leading, state.leader)
+        state.board.leadership(leading, state.leader, "" if leading else "not looked at yet")
         if leading:
             self._led.set()
             state.agenda.everything("became leader", afresh=True)
@@ -235,12 +235,14 @@ class Daemon:
             for running in state.keeper.running():
                 running.halt.stop()
 
-    def _held_by(self, holder: str) -> None:
+    def _held_by(self, holder: str, *, unknown: str = "") -> None:
         state = self._state
-        if state.leading or holder in (state.leader, str(self._near.lease.holder)):
-            return  # the lease is ours before the term begins
+        if state.leading:
+            return
+        state.board.leadership(leading=False, holder_text=holder, unknown=unknown)
+        if unknown or holder in (state.leader, str(self._near.lease.holder)):
+            return  # whoever led may well lead still; the lease is ours before the term begins
         state.leader = holder
-        state.board.leadership(leading=False, holder_text=holder)
         if holder:
             state.telemetry.follows(holder)
 

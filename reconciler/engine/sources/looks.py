@@ -99,8 +99,9 @@ class Looks:
         )
         position = Position.of(durable.info) if durable.info else None
         odd = found(look, known.history.stuck_since, 0) is not None
+        wanted = odd or wants_origin(known.history.trail, position, mirror=entrance.mirror)
         answers = stream.info and not durable.silence  # who is silent about the one is so about the other
-        if entrance.origin and answers and (odd or wants_origin(known.history.trail, position)):
+        if entrance.origin and answers and wanted:
             look = replace(look, origin=await self._answer(StreamInfo(entrance.origin)))
         if _may_be_another(known.history.trail, look):
             copied = await self._copied(entrance)

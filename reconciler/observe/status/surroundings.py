@@ -48,6 +48,7 @@ class Surroundings:
         self._url = ""
         self._leading = False
         self._leader = ""
+        self._leader_unknown = "not looked at yet"
         self._manifests: Json = {"revision": "", "problems": [], "loadedAt": None}
         self._fence: Json = {"state": "", "why": "", "seconds": 0.0, "at": None}
         self._audit: Json = {"state": "", "rate": 0.0}
@@ -64,10 +65,11 @@ class Surroundings:
         self.connected = connected
         self._url = redact(server_url)
 
-    def leadership(self, leading: bool, holder_text: str) -> None:  # noqa: FBT001 - as leases tell it
-        """Who may write: this process, or the holder; nobody with an empty text."""
+    def leadership(self, leading: bool, holder_text: str, unknown: str = "") -> None:  # noqa: FBT001 - as leases tell it
+        """Who may write: this process, or the holder; nobody with an empty text, unless it says why that is unknown."""
         self._leading = leading
         self._leader = holder_text
+        self._leader_unknown = unknown
 
     def manifests(self, revision: str, problems: Iterable[Problem] = ()) -> None:
         """Which revision is in force, and what is wrong with what is there now (it is not loaded, if anything is)."""
@@ -135,6 +137,7 @@ class Surroundings:
         return {
             "owner": self.process.owner,
             "leader": self._leader or None,
+            "leaderUnknown": self._leader_unknown,
             "leading": self._leading,
             "fence": self._fence,
             "connected": self.connected,

@@ -147,8 +147,8 @@ def remembered(live: Live, owner: str) -> tuple[ResourceStatus, ...]:
     return tuple(sorted(found, key=lambda status: status.key))
 
 
-def status_document(view: StatusView, leader: str | None) -> Json:
-    """The object `status --format json` prints."""
+def status_document(view: StatusView, leader: str | None, leader_unknown: str = "") -> Json:
+    """The object `status --format json` prints; `leader_unknown`: why nobody can tell who leads."""
     live, plan = view.live, view.plan
     return {
         "apiVersion": API_VERSION,
@@ -157,6 +157,7 @@ def status_document(view: StatusView, leader: str | None) -> Json:
         "environment": plan.environment,
         "revision": view.revision,
         "leader": leader,
+        "leaderUnknown": leader_unknown,
         "connected": True,
         "server": {"version": live.server.version, "apiLevel": live.server.level, "cluster": live.server.cluster},
         "lastPass": {

@@ -63,20 +63,33 @@ def _news(document: Json, before: Json | None, part: str) -> Sequence[Json]:
     return [row for row in rows if row not in known] if known else rows
 
 
+def owner_line(document: Json) -> Text:
+    """Whose resources these are."""
+    return Text(f"Owner: {printable(document['owner'])}", style="dim")
+
+
 def daemon_lines(document: Json, now: int) -> Iterator[Text]:
     """What a daemon has to say beyond its resources: who it is, what it works from, and what stands in its way."""
     process, manifests = document["process"], document["manifests"]
     since = ago(process["startedAt"], now)
     who = f"{process['host']} (pid {process['pid']}, version {process['version']}), started {since}"
     yield Text(f"Daemon: {printable(who)}", style="dim")
+    yield owner_line(document)
     loaded = f", loaded {ago(manifests['loadedAt'], now)}" if manifests["loadedAt"] else ""
     yield Text(f"Manifests: {printable(manifests['revision']) or '(no revision)'}{loaded}", style="dim")
-    yield Text(f"Writer: {printable(document['leader'] or '') or 'nobody holds the lease'}", style="dim")
+    yield writer_line(document)
     yield from _mode(document.get("mode", {}))
     yield from _warnings(document)
     for procedure in document["procedures"]:
         yield _procedure_line(procedure, now)
     yield Text()
+
+
+def writer_line(document: Json) -> Text:
+    """Who holds the lease; a daemon of an earlier version does not say when it does not know."""
+    unknown = printable(document.get("leaderUnknown", ""))
+    said = f"not known: {unknown}" if unknown else printable(document["leader"] or "") or "nobody holds the lease"
+    return Text(f"Writer: {said}", style="yellow" if unknown else "dim")
 
 
 def _mode(mode: Json) -> Iterator[Text]:

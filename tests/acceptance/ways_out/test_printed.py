@@ -116,6 +116,31 @@ def test_a_saved_plan_that_is_none_is_written_anew(cli: Command, catalogue: Path
     assert "Apply: 3 applied" in cli("apply", saved, "--yes").out
 
 
+@pytest.mark.parametrize("command", ["apply", "plan", "validate"])
+def test_a_saved_plan_that_is_given_like_manifests(cli: Command, catalogue: Path, tmp_path: Path, command: str) -> None:
+    saved = tmp_path / "saved-plan.json"
+    cli("plan", catalogue, "--out", saved)
+    ended = cli(command, "-f", saved, *(["--yes"] if command == "apply" else []), code=4)
+    first, *rest = (ended.out + ended.err).splitlines()
+    assert "plan-file: this is a saved plan" in first
+    assert [line for line in rest if "saved-plan" in line] == []
+    ((*arguments, file),) = commands_in(first)
+    assert file == "FILE"
+    assert "Apply: 3 applied" in cli(*arguments, saved, "--yes").out
+
+
+def test_a_plan_that_was_printed_and_is_given_like_manifests(cli: Command, catalogue: Path, tmp_path: Path) -> None:
+    printed = tmp_path / "printed.json"
+    printed.write_text(cli("plan", catalogue, "-o", "json").out, encoding="utf-8")
+    said = cli("apply", "-f", printed, "--yes", code=4).err
+    assert len([line for line in said.splitlines() if "plan-file: this is a plan that was printed" in line]) == 1
+    ((*out, file),) = (each.split() for each in re.findall("`(plan --out [^`]+)`", said))
+    assert file == "FILE"
+    cli(*out, printed, catalogue)
+    ((*arguments, _),) = commands_in(said)
+    assert "Apply: 3 applied" in cli(*arguments, printed, "--yes").out
+
+
 def test_a_usage_error_names_the_help(offline: Command) -> None:
     said = offline("consumer", "reset", "S", "c", "--sequence", "1", code=64).err
     assert "--seq" in run(offline, said).out
