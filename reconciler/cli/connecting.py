@@ -59,6 +59,16 @@ def settings_of(session: Session, desired: Desired | None = None) -> ConnectionS
     return resolve(flags, session.environ, context).settings
 
 
+def _counts_more(session: Session, desired: Desired) -> str:
+    """Which variable of the shell is followed and not the manifests' Environment, in words; empty for none."""
+    own = desired.url or desired.context
+    if not own or session.connection.settings()["server"] or session.connection.context:
+        return ""
+    name = next((name for name in ("NATS_URL", "NATS_CONTEXT") if session.environ.get(name) not in (None, "", own)), "")
+    said = f"the server {redact(own)}" if desired.url else f"the context {own}"
+    return f"environment {desired.environment} names {said}, but {name} is set, which counts more" if name else ""
+
+
 def own_name() -> str:
     """By which servers, and the API audit, tell a daemon from others like it."""
     return f"reconciler-{secrets.token_hex(4)}"
@@ -68,6 +78,8 @@ def own_name() -> str:
 async def connected(session: Session, desired: Desired | None = None) -> AsyncIterator[DomainApis]:
     """The JetStream APIs over a connection of this command's own."""
     settings = settings_of(session, desired)
+    if desired is not None and (over := _counts_more(session, desired)):
+        session.terminal.warn(f"{over}: connecting to {','.join(map(redact, settings.servers))}")
     with session.terminal.working(f"connecting to {','.join(map(redact, settings.servers))}"):
         connection = await Connection.open(settings)
     async with connection:

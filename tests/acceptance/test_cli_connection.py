@@ -101,10 +101,12 @@ def test_an_environment_of_the_manifests_names_the_server(offline: Command, cata
         return offline(*flags, "plan", "-f", str(catalogue), "--env", "prod", code=code, environ=environ).err
 
     declare(f'{{url: "{server.url}"}}')
-    plan()
-    plan(code=6, NATS_URL=closed)
-    plan("-s", closed, code=6)
+    assert "which counts more" not in plan() + plan(NATS_URL=server.url) + plan("-s", closed, code=6)
+    said = f"environment prod names the server {server.url}, but NATS_URL is set, which counts more: connecting to {closed}"
+    assert said in plan(code=6, NATS_URL=closed)
     declare("{context: prod}")
+    said = f"environment prod names the context prod, but NATS_URL is set, which counts more: connecting to {server.url}"
+    assert said in plan(NATS_URL=server.url)
     assert "unknown NATS context" in plan(code=64)
     context(offline.home, "prod", url=server.url)
     context(offline.home, "selected", url=closed)
