@@ -240,7 +240,9 @@ async def test_a_plan_file_that_has_become_stale(guarded: Guarded, tmp_path: Pat
     guarded.cli("plan", "-f", file, "--out", saved)
     await guarded.wire.expect("STREAM.UPDATE.S", {**(await guarded.wire.stream_info("S"))["config"], "max_msgs": 1000})
     async with guarded.wire.audit() as audit:
-        assert "stale" in guarded.cli("apply", saved, "--yes", code=3).err
+        said = guarded.cli("apply", saved, "--yes", code=3).err
+    assert "this has changed: Stream/S (maxMsgs " in said
+    assert "→ 1000" in said
     assert audit.writes(US) == []
 
 

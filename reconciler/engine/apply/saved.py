@@ -17,10 +17,12 @@ from reconciler.engine.planning import Planned, make_plan
 from reconciler.engine.ports import LiveReader
 from reconciler.errors import InvalidInput, Problem, Refused, UsageError
 from reconciler.model.desired import Declared, Desired, Expectation, Governance
+from reconciler.model.flow import with_domains
 from reconciler.model.identity import API_VERSION, Key, Location
 from reconciler.model.kinds.common import DEFAULT_INTENT, Intent, State
 from reconciler.plan.change import Rules
 from reconciler.plan.comparing.display import in_short
+from reconciler.render.values import show
 
 Json = dict[str, Any]
 
@@ -32,8 +34,8 @@ class SavedPlan:
     desired: Desired
     rules: Rules
     fingerprint: str
-    actions: Mapping[str, str]
-    """What was to be done, by key."""
+    shown: Mapping[str, tuple[str, Json]]
+    """What was to be done, by key, and how each field was that it would have changed."""
 
 
 def save(planned: Planned, document: Mapping[str, Any]) -> bytes:
@@ -57,8 +59,11 @@ def load_saved(data: bytes, file: str) -> SavedPlan:
         raise InvalidInput((Problem(file, error.lineno, error.colno, "plan-file", message),)) from error
     inputs = _checked_inputs(document, file)
     try:
-        actions = {change["key"]: change["action"] for change in document["changes"]}
-        return SavedPlan(_desired_in(inputs["desired"]), _rules_in(inputs["rules"]), document["fingerprint"], actions)
+        shown = {
+            change["key"]: (change["action"], {field["path"]: field["from"] for field in change.get("fields") or ()})
+            for change in document["changes"]
+        }
+        return SavedPlan(_desired_in(inputs["desired"]), _rules_in(inputs["rules"]), document["fingerprint"], shown)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _invalid(file, f"another version of reconciler has written this plan ({error!r})") from error
 
@@ -94,11 +99,18 @@ async def replan(saved: SavedPlan, reader: LiveReader) -> Planned:
 
 def _moved(saved: SavedPlan, planned: Planned) -> Iterator[str]:
     """What would be done instead."""
-    now = {str(change.key): change.action.value for change in planned.plan.changes}
-    for key in sorted(saved.actions.keys() | now.keys()):
-        before, after = saved.actions.get(key, "nothing to do"), now.get(key, "nothing to do")
+    now = {
+        str(change.key): (change.action.value, {field.path: with_domains(field.live) for field in change.fields})
+        for change in planned.plan.changes
+    }
+    nothing: tuple[str, Json] = ("nothing to do", {})
+    for key in sorted(saved.shown.keys() | now.keys()):
+        (before, was), (after, live) = saved.shown.get(key, nothing), now.get(key, nothing)
+        moved = [path for path in was | live if was.get(path) != live.get(path)]
         if before != after:
             yield f"{key} ({before}, now {after})"
+        elif moved:
+            yield f"{key} ({in_short([f'{path} {show(was.get(path))} → {show(live.get(path))}' for path in moved])})"
 
 
 def _invalid(file: str, message: str) -> InvalidInput:
