@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from reconciler.manifests.findings import Finding, Path
+from reconciler.manifests.nack.fields import NACK_VERSION
 from reconciler.manifests.suggest import quoted, suggest
 from reconciler.model.identity import API_VERSION, KINDS, MAX_NAME, valid_name
 
@@ -76,9 +77,9 @@ def _a_plan(value: dict[str, Any]) -> Finding:
 def _wrong_version(value: dict[str, Any]) -> Finding:
     if value.get("apiVersion") is None:
         return Finding(("apiVersion",), "missing-field", f"apiVersion is required: {API_VERSION}")
-    return Finding(
-        ("apiVersion",), "unknown-api-version", f"{quoted(value['apiVersion'])} is not known here; expected {API_VERSION}"
-    )
+    version = str(value["apiVersion"])
+    expected = NACK_VERSION if version.startswith(NACK_VERSION.partition("/")[0]) else API_VERSION
+    return Finding(("apiVersion",), "unknown-api-version", f"{quoted(version)} is not known here; expected {expected}")
 
 
 def _wrong_kind(value: dict[str, Any]) -> Finding:

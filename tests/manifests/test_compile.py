@@ -233,11 +233,15 @@ def test_a_document_must_say_what_it_is(tmp_path: Path, text: str) -> None:
     assert codes(refused(tmp_path, text))[0] in ("missing-field", "unknown-kind", "wrong-type")
 
 
-def test_other_api_versions_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("apiVersion: v1\nkind: Stream\nmetadata: {name: A}\n")
+@pytest.mark.parametrize(
+    ("version", "expected"), [("v1", "reconciler/v1"), ("jetstream.nats.io/v1beta1", "jetstream.nats.io/v1beta2")]
+)
+def test_other_api_versions_are_refused(tmp_path: Path, version: str, expected: str) -> None:
+    (tmp_path / "x.yaml").write_text(f"apiVersion: {version}\nkind: Stream\nmetadata: {{name: A}}\n")
     with pytest.raises(InvalidInput) as caught:
         Loader().load([str(tmp_path)])
     assert [problem.code for problem in caught.value.problems] == ["unknown-api-version"]
+    assert caught.value.problems[0].message.startswith(f'"{version}" is not known here; expected {expected}')
 
 
 @pytest.mark.parametrize(
