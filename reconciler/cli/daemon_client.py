@@ -130,7 +130,12 @@ class DaemonClient:
     def _must_be_of_owner(self, document: Json) -> None:
         """Raises Refused where somebody said whose daemon is meant, and it is another one's."""
         owner = document.get("owner")
-        if not self._owner or owner is None or owner == owner_name(self._owner, document.get("environment") or ""):
+        if not self._owner or owner is None:
+            return
+        environment = document.get("environment") or ""
+        if not environment and not document.get("ready"):  # it has not looked yet, and knows its owner alone
+            environment = owner.rpartition("/")[2] if "/" in owner else ""
+        if owner == owner_name(self._owner, environment):
             return
         way_out = f"say `--owner {quote(owner)}` for this one, or the URL of the other with --daemon"
         raise Refused((f"the daemon at {self.url} works for the owner {owner!r}, not for {self._owner!r}: {way_out}",))

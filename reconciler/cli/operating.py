@@ -1,11 +1,12 @@
 """A person's command to one consumer: look, judge, tell, ask, take the lease, look and judge again, send it.
 
-Invariant: at most one changing request, sent while the lease was held, and judged by what was there then.
+Invariant: at most one changing request, sent while the lease was held, and judged by what was there then. Before that, what
+comes of it is told as what would be, or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from reconciler.cli.connecting import connected
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.pen import pen, taken, tell_fence, telling_of_daemon, through_daemon
 from reconciler.cli.saying.confirm import confirm
+from reconciler.cli.saying.terminal import Terminal
 from reconciler.cli.session import Session
 from reconciler.engine import operating
 from reconciler.engine.operating import judged
@@ -26,7 +28,7 @@ from reconciler.jetstream.leading.holder import Holder
 from reconciler.jetstream.read.reader import JetStreamReader
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.plan.requests.pause import Command, Decision, Operated, Pause
+from reconciler.plan.requests.pause import Command, Decision, Note, Operated, Pause
 from reconciler.plan.requests.reset import Reset
 from reconciler.procedures.requests import ConsumerInfo
 
@@ -54,6 +56,8 @@ class CommandResult:
     """INFO after it."""
     declined: bool = False
     """A person was asked, and did not agree."""
+    untold: tuple[Note, ...] = ()
+    """What was not told before it was done; it is so now."""
 
 
 class ConsumerCommand:
@@ -84,16 +88,20 @@ class ConsumerCommand:
         """Does it, unless it is refused, there is nothing to do, or the person does not agree."""
         found = await self._look(command)
         decision = judged(command, found)
-        self._tell(decision, quiet=manner.quiet)
-        if decision.write is None or manner.dry_run:
+        if decision.write is None:
+            self._tell(decision.notes, quiet=manner.quiet)
+            return CommandResult(found, decision)
+        self._tell_ahead(decision, manner)
+        if manner.dry_run:
             return CommandResult(found, decision)
         if manner.ask and not await confirm(self._session, f"Move {self.key}?"):
             return CommandResult(found, decision, declined=True)
-        with telling_of_daemon(f"{self.key} was not changed"):  # what would come of it was told, and must not be taken for done
+        with telling_of_daemon(f"{self.key} was not changed"):
             answer = await self._through_daemon(command, found, decision)
             if answer is None:
                 found, decision, answer = await self._with_lease(command, decision, manner)
-        return CommandResult(found, decision, answer, await self._info())
+        untold = () if manner.ask else tuple(note for note in decision.notes if not note.warning)
+        return CommandResult(found, decision, answer, await self._info(), untold=untold)
 
     async def _through_daemon(self, command: Command, found: Operated, decision: Decision) -> Reply | None:
         action, asked = _asked(command, found)
@@ -114,7 +122,7 @@ class ConsumerCommand:
             found = await self._look(command)
             again = judged(command, found)
             if again.gist != decision.gist:
-                self._tell_of_changes(again, manner)
+                self._warn_of_changes(decision, again, manner)
             with self._session.terminal.working(f"changing {self.key}"):
                 return found, again, await self._operator.send(self._writes, lease, command, again)
 
@@ -126,23 +134,40 @@ class ConsumerCommand:
         info = await self._reader.read(ConsumerInfo(self.key))
         return info if isinstance(info, dict) else None
 
-    def _tell(self, decision: Decision, *, quiet: bool) -> None:
-        terminal = self._session.terminal
-        for note in decision.notes:
-            if note.warning:
-                terminal.warn(note.message)
-            elif quiet:
-                terminal.say(note.message)
-            else:
-                terminal.lines([note.message])
+    def _tell_ahead(self, decision: Decision, manner: CommandManner) -> None:
+        """All that would come of it, where it is not done without a further word; else what may not be wanted."""
+        if manner.ask or manner.dry_run:
+            would_be = Note("would-be", f"if {self.key} is changed so:")
+            self._tell((would_be, *decision.notes), quiet=manner.quiet)
+        else:
+            self._tell(filter(_warns, decision.notes), quiet=manner.quiet)
 
-    def _tell_of_changes(self, decision: Decision, manner: CommandManner) -> None:
+    def _tell(self, notes: Iterable[Note], *, quiet: bool) -> None:
+        tell_notes(self._session.terminal, notes, quiet=quiet)
+
+    def _warn_of_changes(self, before: Decision, decision: Decision, manner: CommandManner) -> None:
         """What comes of it has become another thing: a person agreed to what it was, `--yes` to whatever it is."""
         message = f"{self.key} has changed since"
         if manner.ask:
             raise Refused((f"{message}: look at it again",))
-        self._session.terminal.warn(f"{message}; this is what is done")
-        self._tell(decision, quiet=manner.quiet)
+        self._session.terminal.warn(f"{message}, and is judged anew")
+        told = {note.code for note in before.notes}
+        self._tell((note for note in decision.notes if note.warning and note.code not in told), quiet=manner.quiet)
+
+
+def tell_notes(terminal: Terminal, notes: Iterable[Note], *, quiet: bool) -> None:
+    """Warnings are for stderr; so is all else, where stdout is for a document."""
+    for note in notes:
+        if note.warning:
+            terminal.warn(note.message)
+        elif quiet:
+            terminal.say(note.message)
+        else:
+            terminal.lines([note.message])
+
+
+def _warns(note: Note) -> bool:
+    return note.warning
 
 
 @asynccontextmanager

@@ -252,7 +252,8 @@ def _left(rules: Rules, change: Change) -> Change:
     """What is not part of the plan, with the reason."""
     if permits(rules.policy, change):
         return change.blocked(Reason("not-targeted", "--target leaves it out"))
-    way_out = "`--prune` deletes it" if change.cause is Cause.PRUNE else "`--policy upsert-only` does it"
+    deleting = "`plan --prune` shows what stands in the way" if change.action is Action.BLOCKED else "`--prune` deletes it"
+    way_out = deleting if change.cause is Cause.PRUNE else "`--policy upsert-only` does it"
     return change.blocked(Reason("policy", f"policy {rules.policy} leaves it as it is", way_out))
 
 

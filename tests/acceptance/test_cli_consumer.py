@@ -371,6 +371,8 @@ async def test_at_a_terminal_the_person_is_told_and_then_asked(
     await taken(wire, 2)
     said, ended = await asyncio.to_thread(_typed, cli, f"{answer}\n", "consumer", "reset", "S", "c", "--seq", "1")
     assert ended == code
+    assert said.count("2 messages (sequences 1 to 2)") == 1
+    assert said.index("if Consumer/S/c is changed so:") < said.index("2 messages (sequences 1 to 2)")
     assert said.index("2 messages (sequences 1 to 2)") < said.index("Move Consumer/S/c? Only 'yes' goes on: ")
     assert (await wire.consumer_info("S", "c"))["delivered"]["stream_seq"] == position - 1
 
@@ -405,13 +407,45 @@ async def test_another_writer_is_waited_for_and_then_named(cli: Command, server:
     connection, _ = await hold(server, ttl=1.0)
     async with connection:
         for arguments in (("pause", "S", "c", "--for", "1h"), ("reset", "S", "c", "--seq", "4", "--yes")):
-            held = (await asyncio.to_thread(cli, "consumer", *arguments, code=3)).err  # the lease is renewed in this loop
-            assert "the write lease of default is held by elsewhere (pid 4711" in held
-            assert "Consumer/S/c was not changed" in held
+            ended = await asyncio.to_thread(cli, "consumer", *arguments, code=3)  # the lease is renewed in this loop
+            assert "the write lease of default is held by elsewhere (pid 4711" in ended.err
+            assert "Consumer/S/c was not changed" in ended.err
+            assert (ended.out, "delivers nothing" in ended.err, "goes on with" in ended.err) == ("", False, False)
         info = await wire.consumer_info("S", "c")
         assert (info.get("paused"), info["delivered"]["stream_seq"]) == (None, 0)
         await asyncio.to_thread(cli, "--owner", "other", "consumer", "pause", "S", "c", "--for", "1h")
     assert (await wire.consumer_info("S", "c"))["paused"] is True
+
+
+async def test_what_is_not_done_is_not_told_as_if_it_were(cli: Command, server: Server, wire: Wire, tmp_path: Path) -> None:
+    """Neither where the lease is another's, nor where the daemon that was named is not the one that holds it."""
+    await stored(wire, 3)
+    await made(wire)
+    await consumer_(cli, "pause", "S", "c", "--for", "1h")
+    async with watched(server, tmp_path, [stream("OTHER", "other.>")], RECONCILER_OWNER="other") as place:
+        connection, _ = await hold(server, ttl=1.0)
+        async with connection:
+            for beside in ((), ("--daemon", place.daemon.url)):
+                for arguments in (("pause", "--for", "2h"), ("resume",), ("reset", "--seq", "2", "--yes")):
+                    ended = await asyncio.to_thread(cli, "consumer", arguments[0], "S", "c", *arguments[1:], *beside, code=3)
+                    assert ended.out == ""
+                document = ("resume", "S", "c", "--format", "json")
+                ended = await asyncio.to_thread(cli, "consumer", *document, *beside, code=3)
+                assert (ended.out, "delivers again" in ended.err) == ("", False)
+    assert (await wire.consumer_info("S", "c"))["paused"] is True
+    done = (await consumer_(cli, "resume", "S", "c")).out.splitlines()
+    assert (done[0].startswith("Consumer/S/c delivers again; it was paused until"), done[1:]) == (True, ["done"])
+
+
+async def test_a_dry_run_tells_what_would_be(cli: Command, wire: Wire) -> None:
+    await stored(wire, 4)
+    await made(wire)
+    await taken(wire, 2)
+    told = (await consumer_(cli, "reset", "S", "c", "--seq", "1", "--dry-run")).out.splitlines()
+    assert told[0] == "if Consumer/S/c is changed so:"
+    assert told[1].startswith("Consumer/S/c goes on with sequence 1")
+    done = (await consumer_(cli, "reset", "S", "c", "--seq", "1", "--yes")).out.splitlines()
+    assert done[0] == told[1]
 
 
 async def test_beside_a_daemon_a_command_goes_through_it(cli: Command, server: Server, tmp_path: Path) -> None:

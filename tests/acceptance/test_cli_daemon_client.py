@@ -157,11 +157,17 @@ async def test_a_daemon_of_another_owner_than_was_said_is_left_alone(
 
 @pytest.mark.parametrize("owner", ["default", "default/dev"])
 async def test_the_environment_is_part_of_the_owner_that_a_daemon_works_for(offline: Command, daemon: Daemon, owner: str) -> None:
-    daemon.board.process = dataclasses.replace(daemon.board.process, owner="default/dev")
-    daemon.board.looked(dataclasses.replace(DECLARED, environment="dev"), build.live(), ())
-    await ran(offline, "--owner", owner, "suspend", str(ONE), "--daemon", daemon.url)
-    assert daemon.asked == [("/-/suspend", str(ONE))]
-    assert "not for 'shop'" in (await ran(offline, "--owner", "shop", "status", "--daemon", daemon.url, code=3)).err
+    process = dataclasses.replace(daemon.board.process, owner="default/dev")
+    daemon.board = Board(time.time_ns, process)
+    for looked in (False, True):
+        if looked:
+            daemon.board.connection(True, "nats://127.0.0.1:4222")
+            daemon.board.looked(dataclasses.replace(DECLARED, environment="dev"), build.live(), ())
+        assert bool(daemon.board.not_ready()) is not looked
+        await ran(offline, "--owner", owner, "suspend", str(ONE), "--daemon", daemon.url)
+        for other in ("shop", "default/prod"):
+            assert f"not for '{other}'" in (await ran(offline, "--owner", other, "status", "--daemon", daemon.url, code=3)).err
+    assert daemon.asked == [("/-/suspend", str(ONE))] * 2
 
 
 async def test_where_nobody_listens(offline: Command) -> None:

@@ -112,6 +112,22 @@ async def test_whether_pruning_is_possible_is_shown_where_the_note_says(
     assert "GO" in (await wire.expect("STREAM.NAMES"))["streams"]
 
 
+@pytest.mark.parametrize("exported", ["yaml", "nack"])
+async def test_what_a_manifest_prevents_it_prevents_as_long_as_it_is_there(cli: Command, wire: Wire, exported: str) -> None:
+    """As docs/manifests.md and docs/nack.md say: the server knows nothing of it, so no export does."""
+    kept = stream("KEPT").replace("{name: KEPT}", '{name: KEPT, annotations: {reconciler/prevent: "delete"}}')
+    assert "reconciler/prevent" in kept
+    cli("apply", "-f", "-", "--yes", stdin=f"{kept}---\n{stream('S')}")
+    dropped = "apiVersion: reconciler/v1\nkind: Stream\nmetadata: {name: KEPT, annotations: {reconciler/prevent: delete}}\n"
+    tombstone = f"{dropped}spec: {{state: absent}}\n---\n{stream('S')}"
+    assert "prevented" in cli("apply", "-f", "-", "--yes", stdin=tombstone, code=3).err
+    text = cli("export", "-o", exported).out
+    assert "KEPT" in text
+    assert "prevent" not in text
+    cli("apply", "-f", "-", "--prune", "--yes", stdin=stream("S"))
+    assert "KEPT" not in (await wire.expect("STREAM.NAMES"))["streams"]
+
+
 def test_prune_deletes_what_is_no_longer_declared(cli: Command) -> None:
     both = f"{stream('KEEP')}---\n{stream('GO')}"
     cli("apply", "-f", "-", "--yes", stdin=both)

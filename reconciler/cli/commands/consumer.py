@@ -11,7 +11,7 @@ from reconciler.cli import connecting
 from reconciler.cli.daemon_client import DaemonFlags
 from reconciler.cli.flags.groups import TextOrJson
 from reconciler.cli.flags.options import flattened
-from reconciler.cli.operating import CommandManner, CommandResult, operator
+from reconciler.cli.operating import CommandManner, CommandResult, operator, tell_notes
 from reconciler.cli.saying.exitcodes import ExitCode
 from reconciler.cli.session import Session, session_of
 from reconciler.errors import ReconcilerError, UsageError
@@ -65,6 +65,7 @@ def pause(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
     if done.answer is not None and not done.answer.get("paused"):
         msg = f"{done.found.key} is not paused: the moment was over when the request arrived"
         raise ReconcilerError(msg)
+    _tell_done(session_of(ctx), done, where)
     _print_pause(session_of(ctx), done, where)
 
 
@@ -73,6 +74,7 @@ def pause(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
 def resume(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument, where: _Where) -> None:
     """End a pause, whoever began it."""
     done = _run(session_of(ctx), _key(stream, consumer, where), where, Resume(), CommandManner(quiet=where.format_ == "json"))
+    _tell_done(session_of(ctx), done, where)
     _print_pause(session_of(ctx), done, where)
 
 
@@ -94,6 +96,7 @@ def reset(ctx: typer.Context, stream: StreamArgument, consumer: ConsumerArgument
     if done.declined:
         session.terminal.say("nothing was written")
         return ExitCode.FAILED
+    _tell_done(session, done, where)
     if where.format_ == "json":
         session.terminal.json(_reset_document(command, done))
     elif done.answer is not None:
@@ -134,6 +137,11 @@ def _document(kind: str, found: Operated, decision: Decision, **more: Any) -> di
     notes = [{"code": note.code, "message": note.message, "warning": note.warning} for note in decision.notes]
     owner = found.seen.marker.owner or None
     return {"apiVersion": API_VERSION, "kind": kind, "key": str(found.key), "owner": owner, **more, "notes": notes}
+
+
+def _tell_done(session: Session, done: CommandResult, where: _Where) -> None:
+    """What has come of it, as far as it was not told before."""
+    tell_notes(session.terminal, done.untold, quiet=where.format_ == "json")
 
 
 def _print_pause(session: Session, done: CommandResult, where: _Where) -> None:

@@ -55,6 +55,19 @@ async def test_pruning_what_is_no_longer_declared(guarded: Guarded, wire: Wire) 
     tried(way)
 
 
+async def test_pruning_what_would_take_messages_along(guarded: Guarded, wire: Wire) -> None:
+    guarded.apply(stream("KEPT"), stream("S"))
+    await wire.publish("S.a", 3)
+    way = left_as_it_is(guarded, "Stream/S", stream("KEPT"))
+    ((shows, prune),) = (text.split() for text in quoted(way))
+    document = guarded.cli(shows, prune, "-f", written(guarded.directory, stream("KEPT")), "--format", "json").json
+    (explained,) = (reason for change in document["changes"] for reason in change["explanations"])
+    assert explained["code"] == "data-loss"
+    guarded.apply(stream("KEPT"), flags=[prune, *flags(explained["wayOut"])])
+    assert await streams(wire) == {"KEPT"}
+    tried(way)
+
+
 async def test_a_tombstone_for_what_an_earlier_version_marked(guarded: Guarded, wire: Wire) -> None:
     guarded.apply(stream("KEPT"), consumer("KEPT"), stream("S"))
     await marked(wire, "S", without=("reconciler.key",))
