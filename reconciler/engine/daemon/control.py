@@ -127,7 +127,8 @@ class Control:
         if running is None:
             raise Refused((f"no procedure of {key} is running",))
         if not running.halt.abortable:
-            raise Refused((f"the procedure of {key} is beyond the point of no return (or an earlier process began it)",))
+            why = "is beyond the point of no return (or an earlier process began it), and goes on to its end"
+            raise Refused((f"the procedure of {key} {why}: `reconciler procedure list` shows where it is",))
         running.halt.abort(BY_REQUEST)
 
     def retry_procedure(self, key: Key) -> None:
