@@ -36,6 +36,8 @@ class Answer:
     """The server said that it is not there."""
     silence: str = ""
     """Why nothing is known."""
+    refused: bool = False
+    """It was not allowed to ask."""
 
 
 UNASKED = Answer()
