@@ -23,7 +23,8 @@ UNUSED = "_reconciler.from."
 """Begins the subject of a transform that only serves to tell one ephemeral entry from another."""
 BY_SEQUENCE = "by_start_sequence"
 _STARTS = (None, "all", "last", "new", BY_SEQUENCE, "by_start_time", "last_per_subject")
-_RENAMED = re.compile(r"(?:-[0-9a-f]{8})+")
+RENAMED = re.compile(r"(?:-(?:[0-9a-f]{8}){1,2})+$")
+"""What ends the name of a durable whose origin was made anew."""
 _VARIED = frozenset({"filter_subject", "subject_transforms", "opt_start_seq", "opt_start_time", "consumer"})
 
 
@@ -69,7 +70,7 @@ def _same_durable(live: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
     name, said = one.get("name"), other.get("name")
     if not isinstance(name, str) or not isinstance(said, str) or {**one, "name": said} != other:
         return False
-    return name == said or bool(name.startswith(said) and _RENAMED.fullmatch(name.removeprefix(said)))
+    return name == said or bool(name.startswith(said) and RENAMED.fullmatch(name.removeprefix(said)))
 
 
 def _same(live: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:

@@ -271,17 +271,33 @@ def recreated(scene: Scene, reader: EntryChange) -> EntryChange:
     else:  # servers' clocks differ: a durable that has delivered as much may well have delivered what was copied
         now = scene.ask(ConsumerInfo(read), reader.stream)
         another = younger and isinstance(now, dict) and copied.seq > ConsumerSeen(now).delivered
-    suffix = f"-{hashlib.blake2b(info['created'].encode(), digest_size=4).hexdigest()}"
-    if not another or target.key.name.endswith(suffix):
+    name = name_anew(reader.spoken.name if reader.spoken else target.key.name, target.key.name, info["created"])
+    if not another or target.key.name == name:
         return reader
     if renamed:
         return replace(reader, old=read if seen else None, anew=True)
-    name = f"{target.key.name}{suffix}"
     key = target.key._replace(name=name)
     wire = with_marker(key, {**target.wire, "name": name, "durable_name": name}, target.marker)
     wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
     reader = replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted)
     return replace(reader, old=read if seen else None, anew=seen is not None)
+
+
+def name_anew(declared: str, now: str, created: str) -> str:
+    """What a durable is called whose origin was made then: as declared, with one suffix; as now if it was made for that origin.
+
+    It never has a name again that it had before, for what was copied under that would be skipped: an origin that is restored
+    from a backup was made when it was made at first. So a second suffix takes the place of the first, and has its digest in it.
+    """
+    made = _digest(created)
+    before = now.removeprefix(declared) if now.startswith(declared) else ""
+    if before.rpartition("-")[2].startswith(made):
+        return now
+    return f"{declared}-{made}{_digest(now) if before else ''}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def _may_be_anew(scene: Scene, aggregate: Key, durable: Key) -> bool:

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.model.units import SECOND
+from reconciler.procedures.pause import resuming
 from reconciler.sources.incidents import Incident, Trail, follow
 from reconciler.sources.look import Look, Position, SeenPause, pause_of
 from reconciler.sources.symptoms import StallCause, Symptom, found, warning
@@ -167,7 +168,9 @@ def _plain(look: Look) -> tuple[SourceState, str, SeenPause | None] | None:
     pause = pause_of(look.durable.info) if look.durable.info else None
     if pause is not None:
         until = f" until {pause.until}" if pause.until else ""
-        return SourceState.PAUSED, f"paused{until} by {_whom(pause)}", pause
+        durable = look.entrance.durable
+        way_out = f"; {resuming(durable)} ends that" if pause.by == "person" and durable else ""
+        return SourceState.PAUSED, f"paused{until} by {_whom(pause)}{way_out}", pause
     if look.told is None:
         return SourceState.UNKNOWN, "the server does not tell how it fares", None
     return None

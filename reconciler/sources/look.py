@@ -15,6 +15,8 @@ from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import State
 from reconciler.model.marker import read_marker
+from reconciler.model.normal import canonical, normal_source
+from reconciler.model.residue import SOURCES
 from reconciler.model.seen.resource import mark_of
 from reconciler.model.sourcing import Entry, durable_of, origin_of
 from reconciler.sources.graph.topology import Mode
@@ -36,6 +38,8 @@ class Answer:
     """The server said that it is not there."""
     silence: str = ""
     """Why nothing is known."""
+    refused: bool = False
+    """It was not allowed to ask."""
 
 
 UNASKED = Answer()
@@ -64,6 +68,12 @@ class Entrance:
         return name
 
     @property
+    def meant(self) -> str:
+        """The name that its durable is declared under, where it has another one since its origin was made anew; else empty."""
+        name = self.declared.key.name if self.declared else self.consumer
+        return name if name != self.consumer else ""
+
+    @property
     def deliver(self) -> str:
         """Where it listens."""
         subject: str = (self.entry.get("consumer") or {}).get("deliver_subject", "")
@@ -72,18 +82,25 @@ class Entrance:
 
 def entrances(desired: Desired, aggregate: Key, config: Json) -> list[Entrance]:
     """The entries of a live stream."""
-    return [
-        Entrance(
-            aggregate=aggregate,
-            entry=entry,
-            mirror=bool(config.get("mirror")),
-            mode=declared_mode(desired, entry, durable_of(entry, aggregate.domain)),
-            origin=origin_of(entry, aggregate.domain),
-            durable=durable_of(entry, aggregate.domain),
-            declared=declared_durable(desired, durable_of(entry, aggregate.domain)),
-        )
-        for entry in copied_entries(config)
-    ]
+    residue = read_marker(config.get("metadata"), aggregate.mark).residue
+    said = {canonical(row.live): row.declared for row in residue if row.field == SOURCES}
+    return [_entrance(desired, aggregate, entry, said, mirror=bool(config.get("mirror"))) for entry in copied_entries(config)]
+
+
+def _entrance(desired: Desired, aggregate: Key, entry: Entry, said: Mapping[bytes, Entry], *, mirror: bool) -> Entrance:
+    durable = durable_of(entry, aggregate.domain)
+    meant = durable
+    if durable is not None and durable not in desired.durables and durable not in desired.resources:
+        meant = durable_of(said.get(canonical(normal_source(entry)), entry), aggregate.domain)
+    return Entrance(
+        aggregate=aggregate,
+        entry=entry,
+        mirror=mirror,
+        mode=declared_mode(desired, entry, meant),
+        origin=origin_of(entry, aggregate.domain),
+        durable=durable,
+        declared=declared_durable(desired, meant),
+    )
 
 
 def declared_durable(desired: Desired, durable: Key | None) -> Declared | None:

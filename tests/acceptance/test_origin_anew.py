@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.account.wire import Wire
+from tests.support.account.wire import Json, Wire
 from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import daemon, settled
@@ -48,6 +50,44 @@ async def test_what_a_new_origin_gets_is_copied(tmp_path: Path, version: str, re
                 await until(lambda: copied(wire, BEFORE + AFTER), 60.0)
                 numbers = [int(text) for text in await wire.payloads("A")]
                 assert numbers == [*range(BEFORE), *range(100, 100 + AFTER)]
+
+
+@pytest.mark.slow
+async def test_its_durable_is_shown_as_ours_under_the_declared_name_with_one_suffix(tmp_path: Path) -> None:
+    """However often that happens; and what is exported is what was declared."""
+    source = {"name": "S", "consumer": {"name": "to_all", "serverManaged": True}}
+    manifests = write(tmp_path / "all.yaml", [stream("S", "s.>"), {**stream("A"), "spec": {"sources": [source]}}])
+    names = ["to_all"]
+    with Server(tmp_path / "server", version="2.14.6") as server:
+        command = Command(tmp_path, server.url)
+        async with daemon(command, tmp_path / "log", "-f", manifests) as running, await Wire.connect(server.url) as wire:
+            await running.until(settled)
+            for number in range(1, 4):
+                await wire.publish("s.x", BEFORE)
+                await until(partial(copied, wire, BEFORE * number), 60.0)
+                await wire.expect("STREAM.DELETE.S")
+
+                def reads_another(document: Json) -> bool:
+                    rows = [row for row in document["sources"] if row["consumer"] not in names and row["state"] == "Flowing"]
+                    return bool(rows) and settled(document)
+
+                (row,) = (await running.until(reads_another))["sources"]
+                assert (row["mode"], row["declaredConsumer"]) == ("managed", "to_all")
+                names.append(row["consumer"])
+            assert all(name.startswith("to_all-") and name.count("-") == 1 for name in names[1:])
+            for where in (("--daemon", running.url), ("-f", manifests), ()):
+                shown = (await ran(command, "status", *where)).out
+                assert re.search(rf"managed consumer {names[-1]}", shown)
+                assert "unmanaged" not in shown
+            assert f"managed consumer {names[-1]} (declared: to_all)" in (await ran(command, "status", "-f", manifests)).out
+            assert "unmanaged" not in (await ran(command, "graph", "--daemon", running.url)).out
+            await running.stop()
+        exported = await ran(command, "export")
+        assert "was not seen" not in f"{exported.out}{exported.err}"
+        again = tmp_path / "exported.yaml"
+        again.write_text(exported.out)
+        ended = await ran(command, "plan", "-f", again, "--format", "json")
+        assert not ended.json["changes"]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from tests.support.account.wire import Json, Wire
 from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import daemon
+from tests.support.daemon.running import ran
 from tests.support.server.leaves import hub_and_leaves
 from tests.support.server.process import Server
 from tests.support.sources.watched import aggregate, durable, entry, flows, make, source_of, stalls, told, until_source
@@ -314,6 +315,27 @@ async def test_a_single_look_shows_sources_as_well(any_server: Server, tmp_path:
         text = cli("status", "-f", path).out
         assert "consumer-missing" in text
         assert "Stream/A from Stream/S" in text
+
+
+DENYING = """
+authorization { users: [
+  {user: all, password: all}
+  {user: part, password: part, permissions: {publish: {deny: ["$JS.API.STREAM.INFO.A"]}}} ] }
+"""
+
+
+async def test_a_stream_that_may_not_be_looked_at_is_unknown_with_the_reason_and_the_log_has_it_once(tmp_path: Path) -> None:
+    documents = [stream("S", "s.>"), aggregate("A", {"name": "S"})]
+    with Server(tmp_path / "server", config=DENYING) as server:
+        path = write(tmp_path / "first.yaml", documents)
+        await ran(Command(tmp_path, server.url.replace("//", "//all:all@")), "apply", "-f", path, "--yes")
+        async with watched_from(server, tmp_path, documents, user="part", password="part") as place:
+            why = 'permission denied: publish "$JS.API.STREAM.INFO.A"'
+            found = await until_source(place.daemon, "A", lambda source: "not seen" in source["message"])
+            assert (found["state"], found["message"].startswith(f"not seen: {why}")) == ("Unknown", True)
+            await asyncio.sleep(LOOKS)
+            (line,) = place.daemon.lines("source.not_seen")
+            assert (line["stream"], line["error"].startswith(why)) == ("Stream/A", True)
 
 
 @pytest.mark.slow

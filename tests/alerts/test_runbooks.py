@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.observe.metrics import cause_label
+from reconciler.sources.symptoms import StallCause
 from tests.support.incidents.runbooks import PARTS, page, part
 from tests.support.incidents.scenes import SCENES
 from tests.support.incidents.stage import stage
 from tests.support.pages.following import FENCE, Command, steps
-from tests.support.prometheus.rules import alerts
+from tests.support.prometheus.rules import RUNBOOKS, alerts
 
 
 def test_every_alert_has_an_incident() -> None:
@@ -38,6 +40,14 @@ def test_a_runbook_says_what_it_means_what_it_does_how_to_find_out_and_what_to_d
     assert f"{alerts()[alert]['labels']['severity'].capitalize()}" in text.partition("\n## ")[0]
     commands = [step.line for step in steps(part(alert, "Diagnosis")) if isinstance(step, Command)]
     assert any("reconciler " in line for line in commands)
+
+
+@pytest.mark.parametrize("cause", StallCause)
+def test_every_cause_of_a_stall_has_something_to_do_about_it(cause: StallCause) -> None:
+    rows = [line for line in part("ReconcilerSourceStalled", "Mitigation").splitlines() if line.startswith("| `")]
+    assert any(f"`{cause_label(cause)}`" in row.split(" | ")[0] for row in rows)
+    manual = (RUNBOOKS.parent / "sourcing.md").read_text(encoding="utf-8")
+    assert any(f"`{cause}`" in line.split(" | ")[0] for line in manual.splitlines() if line.startswith("| `"))
 
 
 @pytest.mark.parametrize("alert", SCENES)

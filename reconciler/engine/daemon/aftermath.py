@@ -13,7 +13,7 @@ from reconciler.engine.apply.outcome import After, Later, Outcome, Word
 from reconciler.engine.daemon.due import was_ours
 from reconciler.engine.daemon.fights import DELETED, MARKER
 from reconciler.engine.daemon.keeper import BY_REQUEST, Running
-from reconciler.engine.daemon.state import DaemonState, Noted
+from reconciler.engine.daemon.state import DaemonState, ToldDrift
 from reconciler.engine.writing.outgoing import ending_of
 from reconciler.model.identity import Key
 from reconciler.model.seen.live import EVERY_STREAM
@@ -41,10 +41,10 @@ class Aftermath:
         if not drift or ours:
             return change
         author = state.authors.pop(key, None) or change.by
-        before = state.noted.get(key, Noted())
+        before = state.noted.get(key, ToldDrift())
         live = change.live_config if _differs_itself(change) else before.live
         gone = {one: state.authors.pop(one, None) for one in change.gone if one in state.recollection.memory.owned}
-        state.noted[key] = Noted(live, frozenset(gone))
+        state.noted[key] = ToldDrift(live, frozenset(gone))
         if live != before.live:
             self._drifted(change, author)
         elif author:

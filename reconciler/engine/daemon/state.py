@@ -32,7 +32,7 @@ DRY_RUN = "dry run"
 """Why nothing is written, for good."""
 
 
-class Noted(NamedTuple):
+class ToldDrift(NamedTuple):
     """Which drift of a resource was told."""
 
     live: bytes | None = None
@@ -104,7 +104,7 @@ class DaemonState:
     """How many removals that holds up."""
     open: dict[Key, Change] = field(default_factory=dict)
     """What is not as declared, as far as the last plans know, by live key."""
-    noted: dict[Key, Noted] = field(default_factory=dict)
+    noted: dict[Key, ToldDrift] = field(default_factory=dict)
     """Drifts that were told already, by live key."""
     authors: dict[Key, Author] = field(default_factory=dict)
     unlearned: set[Key] = field(default_factory=set)

@@ -45,6 +45,8 @@ class WatchedSource:
     """What this look has brought to light."""
     missing: bool = False
     """The server says that its durable is not there."""
+    refused: str = ""
+    """Why the stream that has it may not be looked at."""
 
     @property
     def name(self) -> tuple[Key, str]:
@@ -80,7 +82,7 @@ class Looks:
             return [_unknown(source) for source in before.values() if source.entrance.aggregate == key]
 
     async def _stream(self, desired: Desired, key: Key, before: Known, level: int) -> Iterable[WatchedSource]:
-        stream = await self._answer(StreamInfo(key))
+        stream = await self._answer(StreamInfo(key), refusal_counts=True)
         declared = desired.streams[key].config
         there = entrances(desired, key, stream.info["config"] if stream.info else declared)
         return await asyncio.gather(*(self._entry(entrance, stream, before, level) for entrance in there))
@@ -109,7 +111,7 @@ class Looks:
         if start := leap(known.history.trail, look):
             look = replace(look, stored_below=await self._stored_below(entrance, start))
         history, incidents = judge(look, known.history, self.patience)
-        return WatchedSource(entrance, history, incidents, durable.gone)
+        return WatchedSource(entrance, history, incidents, durable.gone, stream.silence if stream.refused else "")
 
     async def _stored_below(self, entrance: Entrance, below: int) -> int | None:
         """The last origin sequence before `below` that the stream has stored; None where that cannot be told."""
@@ -131,14 +133,15 @@ class Looks:
         keys = (entrance.aggregate, *((entrance.durable,) if entrance.durable else ()))
         return next(filter(None, map(self.procedure_of, keys)), journal.name if journal else "")
 
-    async def _answer(self, read: Read) -> Answer:
+    async def _answer(self, read: Read, *, refusal_counts: bool = False) -> Answer:
+        """What may not be asked beside the stream itself is done without: that is no silence of the other side."""
         try:
             async with self._room, asyncio.timeout(ANSWER_SECONDS):
                 fact = await self.reader.read(read)
         except TimeoutError:
             return Answer(silence=f"no answer within {ANSWER_SECONDS:g} s")
-        except AccessDenied:
-            return UNASKED
+        except AccessDenied as error:
+            return Answer(silence=str(error), refused=True) if refusal_counts else UNASKED
         except NatsError as error:
             return Answer(silence=str(error))
         if isinstance(fact, Absent):

@@ -11,6 +11,7 @@ Invariant: nothing is read while there are no sources, or no connection; a proce
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import structlog
@@ -40,6 +41,8 @@ class SourcesWatch:
         self._kicks = Kicks(state, ports)
         self._looks = Looks(ports.reader, ports.clock.now, self._procedure_of)
         self._known: dict[tuple[Key, str], WatchedSource] = {}
+        self._refused: dict[Key, str] = {}
+        """Streams that may not be looked at, and why: told already."""
 
     async def watch(self) -> None:
         """Looks again and again, for ever."""
@@ -71,6 +74,7 @@ class SourcesWatch:
         seen = await self._looks.everything(desired, before, level)
         if connections != state.connections or desired is not state.desired:
             return  # silence on a connection that broke says nothing about the sources
+        self._tell_refused(seen.values())
         self._known = {name: replace(source, incidents=()) for name, source in seen.items()}
         self._kicks.forget(set(seen))
         for name, source in seen.items():
@@ -79,6 +83,14 @@ class SourcesWatch:
         state.board.sources_seen(
             [source_row(source.entrance, health) for source in seen.values() if (health := source.history.health)]
         )
+
+    def _tell_refused(self, seen: Iterable[WatchedSource]) -> None:
+        """Once for each stream and reason: what this user may not look at."""
+        refused = {source.entrance.aggregate: source.refused for source in seen if source.refused}
+        for stream, why in refused.items():
+            if self._refused.get(stream) != why:
+                log.warning("source.not_seen", stream=str(stream), error=why)
+        self._refused = refused
 
     def _procedure_of(self, key: Key) -> str:
         """What holds a source on purpose; a kick does not: it belongs to the stall that it is to end."""

@@ -42,7 +42,7 @@ class ExportedSources:
         if name := detached(entry):
             self.notes.append(f"{entry['name']} is detached while {name} is migrated: left out, so export again afterwards")
             return None
-        durable = durable_of(entry, self._key.domain)
+        durable = durable_of(live, self._key.domain)  # its name is another one since its origin was made anew
         seen = self._live.consumer(durable) if durable else None
         if durable is None or not (entry["consumer"]["deliver_subject"].startswith(DELIVERED) or kept_for(seen) == self._key):
             return entry
@@ -52,7 +52,7 @@ class ExportedSources:
 
     def _managed(self, entry: Config, durable: Key, seen: LiveConsumer | None) -> Config:
         """The entry with what its durable says in its place."""
-        found = {**entry, "consumer": {"name": durable.name}}
+        found = {**entry, "consumer": {"name": entry["consumer"]["name"]}}
         if seen is None:
             return found
         stream = self._live.stream(durable)

@@ -25,6 +25,7 @@ def source_row(entrance: Entrance, health: SourceHealth) -> Json:
         "kind": "mirror" if entrance.mirror else "source",
         "mode": entrance.mode.value,
         "consumer": entrance.consumer or None,
+        "declaredConsumer": entrance.meant or None,
         "state": health.state.value,
         "cause": health.cause.value if health.cause else None,
         "message": health.message,

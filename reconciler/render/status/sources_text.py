@@ -43,7 +43,9 @@ def source_lines(sources: Sequence[Json], now: int) -> Iterator[Text]:
 
 def _through(source: Json) -> str:
     name = printable(source["consumer"] or "")
-    return f"{printable(source['mode'])} consumer {name}" if name else printable(source["mode"])
+    declared = printable(source.get("declaredConsumer") or "")
+    meant = f" (declared: {declared})" if declared else ""
+    return f"{printable(source['mode'])} consumer {name}{meant}" if name else printable(source["mode"])
 
 
 def _stand(source: Json) -> str:

@@ -16,7 +16,7 @@ from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.marker import Before, read_marker, with_mark
 from reconciler.model.normal import Config, normal_source
-from reconciler.model.residue import SOURCES, Residue
+from reconciler.model.residue import RENAMED, SOURCES, Residue
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
 from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo
@@ -228,8 +228,15 @@ def same_entry(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -
 
 def stands_for(entry: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     """Whether an entry is as it is said to be, but for what a procedure had to vary."""
-    left = Residue(SOURCES, normal_source(entry), normal_source(said))
-    return bool(said) and left.live != left.declared and left.in_shape
+    live, declared = normal_source(entry), normal_source(said)
+    meant = (declared, _as_declared(declared))
+    return bool(said) and live != declared and any(Residue(SOURCES, live, one).in_shape for one in meant)
+
+
+def _as_declared(said: Config) -> Config:
+    """Under the name that its durable had before it got a suffix: the next suffix takes the place of that one."""
+    name = (said.get("consumer") or {}).get("name", "")
+    return {**said, "consumer": {**said["consumer"], "name": RENAMED.sub("", name)}} if name else said
 
 
 def _with_before(stream: Key, metadata: Mapping[str, str] | None, before: Before, entries: Iterable[Config]) -> dict[str, str]:
