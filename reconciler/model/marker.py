@@ -51,7 +51,7 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class CopiedBefore:
     """How a stream copied before it read through a durable: where that one begins, should it be made again."""
 
     durable: str
@@ -72,7 +72,7 @@ class Marker:
     pause_until: str = ""
     source: str = ""
     """Of a durable that we keep for a source or mirror entry: the key of the stream that reads through it."""
-    before: tuple[Before, ...] = field(default=(), compare=False)
+    before: tuple[CopiedBefore, ...] = field(default=(), compare=False)
     """Of a stream that copies; nothing has to be done where only this differs."""
     key: str = field(default="", compare=False)
     """What it was written for (see `Key.mark`); empty in a mark from before, which means the same otherwise."""
@@ -197,12 +197,12 @@ def _source(metadata: Mapping[str, Any], damage: list[str]) -> str:
     return text
 
 
-def _before(metadata: Mapping[str, Any], damage: list[str]) -> tuple[Before, ...]:
+def _before(metadata: Mapping[str, Any], damage: list[str]) -> tuple[CopiedBefore, ...]:
     if BEFORE not in metadata:
         return ()
     match _json(metadata[BEFORE]):
         case dict(found) if all(_is_before(one) for one in found.values()):
-            return tuple(Before(durable, identity, at) for durable, (identity, at) in found.items())
+            return tuple(CopiedBefore(durable, identity, at) for durable, (identity, at) in found.items())
     damage.append(f"{BEFORE} does not say where durables begin")
     return ()
 

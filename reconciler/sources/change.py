@@ -166,6 +166,9 @@ def _cause_of(scene: Scene, one: _Work) -> Cause:
         return Cause.DRIFT
     if one.move is Move.RESTORE and target and scene.live.why_unknown(target.key):
         return Cause.UNKNOWN
+    seen = scene.live.consumer(target.key) if target else None
+    if one.move is Move.EXCHANGE and one.reader.unchanged and target and seen and seen.spec == target.marker.spec:
+        return Cause.DRIFT
     return _CAUSES.get(one.move, Cause.MANIFEST)
 
 

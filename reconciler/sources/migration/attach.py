@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import Key
-from reconciler.model.marker import Before
+from reconciler.model.marker import CopiedBefore
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import copied_subjects, detached, identity_of, placeholder
 from reconciler.procedures.consumer import DEFAULT_DEADLINE, ConsumerSeen, ConsumerTarget, encode
@@ -150,19 +150,19 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
             return ground.wait("the stream lets go")
         return ground.note(target.key, target.wire, ATTACH, {**seen.data, ENTRY: wanted}, f"update {target.key.name}")
     before = _before(ground, seen, target, live)
-    if before is not None and not isinstance(before, Before):
+    if before is not None and not isinstance(before, CopiedBefore):
         return before
     title = f"read {ground.slot.origin} through {target.key.name}"
     return ground.update(wanted, title, final=True, held=True, before=before)
 
 
-def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config | None) -> Before | Step | None:
+def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config | None) -> CopiedBefore | Step | None:
     """How the entry has copied so far, for whoever has to make the durable again; None where it is the same one."""
     if live is None or detached(live) or reads_through(live, target.key.name):
         return None
     claimed = seen.sequence("start") or (seen.sequence("least") or 0) + 1
     shown = _shown(ground, seen, claimed)
-    return Before(target.key.name, identity_of(live), shown - 1) if isinstance(shown, int) else shown
+    return CopiedBefore(target.key.name, identity_of(live), shown - 1) if isinstance(shown, int) else shown
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | Step:

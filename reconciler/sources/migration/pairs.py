@@ -14,7 +14,7 @@ import orjson
 from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.marker import Before, read_marker, with_mark
+from reconciler.model.marker import CopiedBefore, read_marker, with_mark
 from reconciler.model.normal import Config, normal_source
 from reconciler.model.residue import RENAMED, SOURCES, Residue
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
@@ -124,12 +124,12 @@ class View:
         described = [slot.selected(entry) for entry in (slot.wanted, slot.was) if entry]
         return was or next((entry for entry in twins if "consumer" not in entry and slot.selected(entry) in described), None)
 
-    def before(self, durable: str) -> Before | None:
+    def before(self, durable: str) -> CopiedBefore | None:
         """How the stream copied before it read through a durable, as far as its own mark says."""
         known = read_marker(self.config.get("metadata"), self.stream.mark).before
         return next((one for one in known if one.durable == durable), None)
 
-    def with_entry(self, slot: Slot, entry: Config | None, before: Before | None = None) -> bytes:
+    def with_entry(self, slot: Slot, entry: Config | None, before: CopiedBefore | None = None) -> bytes:
         """The live configuration with this entry in the slot's place; None takes it away.
 
         One that had to be varied is noted in the same request: whoever goes on must not take it for another one's work. And so
@@ -239,7 +239,9 @@ def _as_declared(said: Config) -> Config:
     return {**said, "consumer": {**said["consumer"], "name": RENAMED.sub("", name)}} if name else said
 
 
-def _with_before(stream: Key, metadata: Mapping[str, str] | None, before: Before, entries: Iterable[Config]) -> dict[str, str]:
+def _with_before(
+    stream: Key, metadata: Mapping[str, str] | None, before: CopiedBefore, entries: Iterable[Config]
+) -> dict[str, str]:
     """A stream's metadata with how it copied before; what is noted of durables that it no longer reads through is left out."""
     marker = read_marker(metadata, stream.mark)
     read = {(entry.get("consumer") or {}).get("name", "") or detached(entry) for entry in entries}

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.marker import Before
+from reconciler.model.marker import CopiedBefore
 from reconciler.model.normal import Config, normal_consumer
 from reconciler.model.sourcing import detached, identity_of
 from reconciler.procedures.consumer import (
@@ -94,7 +94,7 @@ class Ground:
         return Do(write, title, replace(self.memory, **memory), final=final)
 
     def update(
-        self, entry: Config, title: str, *, final: bool = False, held: bool = False, before: Before | None = None
+        self, entry: Config, title: str, *, final: bool = False, held: bool = False, before: CopiedBefore | None = None
     ) -> Do | Wait:
         """Put an entry in the slot's place; one whose durable is not held still begins at once, so the leaders have to stay."""
         unsteady = None if held or detached(entry) else self._unsteady()
