@@ -105,7 +105,8 @@ async def test_and_what_it_got_while_nobody_looked(tmp_path: Path, version: str,
                 await wire.publish("s.x", AFTER - unseen, first=100 + unseen)
                 await all_is_copied(wire)
                 await running.stop()
-            assert await read_by(wire, "c-")
+            # A server of 2.15 may have taken notice by itself, before anybody looked.
+            assert await read_by(wire, "c-") or version == "2.15.1"
             ended = await ran(command, "plan", "-f", manifests, "--format", "json")
             assert not ended.json["changes"]
 
