@@ -73,7 +73,7 @@ def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[
     if held.floor != seen.floor:
         return Wait(now + POLL, f"{key.name} rests"), replace(held, floor=seen.floor, since=now)
     if now - held.since < QUIET:
-        return Wait(min(now + POLL, held.since + QUIET), f"{key.name} rests"), held
+        return Wait(held.since + QUIET, f"{key.name} rests"), held
     return seen.floor
 
 
