@@ -7,12 +7,22 @@ from collections import Counter
 
 import pytest
 
+from reconciler.model import units
 from reconciler.model.desired import Desired
-from reconciler.procedures.requests import Fact, Read, UpdateStream
+from reconciler.model.identity import Key
+from reconciler.model.normal import canonical
+from reconciler.procedures.machine import Do, Observation, Wait
+from reconciler.procedures.move_subject import StreamTarget
+from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo, UpdateStream
+from reconciler.sources.migration.migrate import TOGETHER, MigrateSource, Slot
+from tests.support.values.build import NOW
 from tests.support.world.declared import RETENTIONS, copier, origin
 from tests.support.world.keeper import Keeper, manifests
 from tests.support.world.kept import KeptWorld, again, assert_exact, every_kill, world_of
+from tests.support.world.sources import PLAIN, A, S, durable, through
 
+CREATED = units.format_time(NOW)
+NOWHERE = {"consumer_seq": 0, "stream_seq": 0}
 FORMS = (("plain", "c"), ("c", "d"), ("c", "plain"))
 MOST_REQUESTS = 30
 """Of one entry, from an ephemeral one to a durable, with all the looks of planning."""
@@ -97,6 +107,26 @@ def test_the_stream_is_updated_as_often_as_for_one(before: str, after: str) -> N
         return sum(isinstance(write, UpdateStream) for write in keeper.writes)
 
     assert updates(5) == updates(1)
+
+
+def test_an_entry_that_is_not_ready_holds_the_others_back_for_a_while_and_not_for_good() -> None:
+    """Its new reader is not heard of: on interest the old durable stays until then."""
+    live, other = through("x"), through("y")
+    info = {"config": {"name": "A", "sources": [PLAIN, {**live, "name": "T"}]}, "state": {"last_seq": 9}, "created": CREATED}
+    idle = {"stream_name": "S", "name": "c", "config": {"durable_name": "c"}, "created": CREATED, "delivered": NOWHERE}
+    facts: dict[Read, Fact] = {StreamInfo(A): info, ConsumerInfo(durable("c")): {**idle, "ack_floor": NOWHERE, "ts": CREATED}}
+    waits = Slot(origin=S, before=canonical(PLAIN), after=canonical(PLAIN), old=durable("c"), drop_old=True, retention="interest")
+    entry_of_t, shall = canonical({**live, "name": "T"}), canonical({**other, "name": "T"})
+    ready = Slot(origin=Key("Stream", "T"), before=entry_of_t, after=shall)
+    machine = MigrateSource(StreamTarget(A, canonical({"name": "A"})), (waits, ready))
+    memory, now, began = None, NOW, NOW
+    while isinstance(step := machine.step(Observation(now, facts), memory), Wait):
+        assert step.until > now
+        memory, now = step.memory, step.until
+    assert isinstance(step, Do)
+    assert isinstance(step.write, UpdateStream)
+    assert b'"y"' in step.write.config
+    assert TOGETHER < now - began < 1.1 * TOGETHER
 
 
 def test_forty_entries_take_hardly_longer_than_one_and_so_many_requests_each() -> None:
