@@ -3,13 +3,13 @@
 A procedure is a frozen value (its target) with one pure method, `step`. The engine calls it again and again:
 
     observation ──▶ step ──▶ Ask(reads)      read these, concurrently, then call again with the facts
-                            Do(write)        send exactly this one write, then call again (facts are forgotten)
+                            Do(write)        send exactly this one write, then call again (facts are forgotten, but what it keeps)
                             Wait(until)      call again at that time (nanoseconds since the epoch, server time)
                             Done()           everything is in place
                             Abort(reason)    stopped before the point of no return, everything as it was or safe to retry
 
-Invariants: one write at a time, re-read after it; time is data; nothing but the markers on the server and `memory`
-connects two steps, and a machine that lost its memory (a crash) reaches the same end from the markers alone.
+Invariants: one write at a time, and what it concerns is read again after it; time is data; nothing but the markers on the server
+and `memory` connects two steps, and a machine that lost its memory (a crash) reaches the same end from the markers alone.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Do:
     memory: Any = None
     final: bool = False
     """The point of no return: once this is sent, the procedure can only go on."""
+    keeps: tuple[Read, ...] = ()
+    """What was read, but not for this: it counts on once the write has gone well. All else was what it was computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class Abort:
 
 
 Step = Ask | Do | Wait | Done | Abort
+
+
+def kept(facts: Mapping[Read, Fact], step: Do) -> dict[Read, Fact]:
+    """What still counts once a write has gone well."""
+    return {read: facts[read] for read in step.keeps if read in facts}
 
 
 class Procedure(Protocol):

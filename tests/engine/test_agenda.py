@@ -27,6 +27,7 @@ from reconciler.errors import (
     Unreachable,
     Unsettled,
 )
+from reconciler.model.identity import Key
 from reconciler.plan.change import Cause
 from reconciler.procedures.machine import Done
 from tests.support.clock.fake import Clock
@@ -148,3 +149,15 @@ async def test_what_does_not_answer_is_asked_less_and_less_often_until_it_does()
     assert 15 <= asked <= 100
     agenda.answered([A])
     assert not agenda.is_silent([A])
+
+
+async def test_as_many_procedures_as_there_is_room_for_have_their_turn_and_first_what_was_begun() -> None:
+    agenda, waits = Agenda(Clock()), Later("waits", After.A_TURN)
+    keys = [Key("Consumer", name, "S") for name in "abcd"]
+    for key in keys:
+        assert agenda.ended(replace(DRIFT, key=key, continues=key.name == "c"), waits) == math.inf
+    assert not agenda.due
+    agenda.procedure_ended([A], Done(), 2)
+    assert (await agenda.take()).keys == frozenset((keys[2], keys[0]))
+    agenda.procedure_ended([A], Done(), 9)
+    assert (await agenda.take()).keys == frozenset((keys[1], keys[3]))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from reconciler.engine.apply.outcome import Outcome, Word
+from reconciler.engine.apply.outcome import After, Later, Outcome, Word
 from reconciler.engine.apply.procedures import Halt, Supervisor
-from reconciler.engine.daemon.keeper import BY_REQUEST, Keeper, Running, digests_of
+from reconciler.engine.daemon.keeper import BY_REQUEST, SIDE_BY_SIDE, Keeper, Running, Starter, digests_of
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import Intent
 from reconciler.plan.change import Action, Cause, Change
@@ -116,3 +116,17 @@ def test_what_the_manifests_want_is_the_configuration_and_the_state(intent: Inte
     assert digests_of(desired(stream("S", intent=intent)), {Key("Stream", "S")}) == digests_of(
         desired(stream("S")), {Key("Stream", "S")}
     )
+
+
+async def test_one_that_there_is_no_room_for_is_not_begun_and_owns_nothing(bench: Bench) -> None:
+    started = [bench.begin(wait, Key("Consumer", f"c{number}", "S")) for number in range(SIDE_BY_SIDE)]
+    change = Change(key=A, action=Action.PROCEDURE, cause=Cause.MANIFEST, machine=Machine(wait, key=A))
+    starter = Starter(bench.keeper, bench.supervisor, desired(stream("S"), consumer("S", "a")))
+    waits = starter.begin(change)
+    assert isinstance(waits, Later)
+    assert waits.after is After.A_TURN
+    assert not bench.keeper.owns(A)
+    started[0].halt.stop()
+    await bench.until_ended(started[0])
+    starter.begin(change)
+    assert bench.keeper.owns(A)

@@ -11,8 +11,9 @@ import pytest
 
 from reconciler.engine.apply.outcome import Later, No, Result
 from reconciler.model import units
+from reconciler.model.identity import Key
 from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
-from reconciler.procedures.requests import Absent, CreateStream, StreamInfo, UpdateStream
+from reconciler.procedures.requests import Absent, CreateStream, Read, StreamInfo, UpdateStream
 from tests.support.account.wire import Wire, eventually
 from tests.support.clock.fake import Ahead, Late
 from tests.support.daemon.engine import Engine, Start, supervisor_on
@@ -55,6 +56,23 @@ async def test_a_machine_is_stepped_from_reading_over_writing_and_waiting_to_its
     assert engine.watcher.steps == ["Stream/S: creating", "Stream/S: updating"]
     assert seen[:2] == [None, None]
     assert seen[2] == "created"
+
+
+async def test_only_what_a_write_did_not_concern_still_counts_after_it(engine: Engine, wire: Wire) -> None:
+    await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    other = Key("Stream", "T")
+    seen: list[set[Read]] = []
+
+    def think(observation: Observation, memory: Any) -> Step:
+        seen.append(set(observation.facts))
+        if memory:
+            return Done()
+        if not observation.facts:
+            return Ask((StreamInfo(STREAM), StreamInfo(other)))
+        return Do(UpdateStream(STREAM, _config("one")), "updating", "updated", keeps=(StreamInfo(other),))
+
+    await _run(engine, Machine(think))
+    assert seen == [set(), {StreamInfo(STREAM), StreamInfo(other)}, {StreamInfo(other)}]
 
 
 async def test_the_time_of_a_procedure_is_the_servers(engine: Engine, wire: Wire) -> None:

@@ -47,7 +47,7 @@ def _ground(entry: dict[str, Any], copied: int = -1, *, retention: str = "limits
     if copied >= 0:
         facts[LastCopied(A, identity_of(entry))] = Copied(copied)
     slot = Slot(origin=S, before=canonical(entry), after=canonical(entry), old=C, drop_old=True, retention=retention)
-    return Ground(slot, View(A, facts, NOW), memory or SlotMemory(), ())
+    return Ground(slot, View(A, facts, NOW), memory or SlotMemory())
 
 
 @pytest.mark.parametrize(("silent", "rests"), [(0, False), (RESTS - 1, False), (RESTS, True)])

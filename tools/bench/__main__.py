@@ -26,7 +26,7 @@ from tools.bench.audit import audit
 from tools.bench.big_consumers import big_consumers
 from tools.bench.commands import commands
 from tools.bench.creating import creating
-from tools.bench.daemon_trouble import SILENT, a_commit_a_second, beside_silence
+from tools.bench.daemon_trouble import SILENT, WAITING, a_commit_a_second, beside_procedures, beside_silence
 from tools.bench.loading import loading
 from tools.bench.measure import FULL, QUICK, TINY, Measure, Sizes, tell
 from tools.bench.memory import memory
@@ -117,6 +117,9 @@ def _trouble(sizes: Sizes, scratch: Path) -> Iterator[Measure]:
     tell(f"{sizes.edits} edits to be repaired while {SILENT} streams do not answer")
     with Server(scratch / "silence" / "server") as server:
         yield asyncio.run(beside_silence(server, scratch / "silence", sizes.edits))
+    tell(f"{sizes.edits} edits to be repaired while {WAITING} procedures wait for their turn")
+    with Server(scratch / "waiting" / "server") as server:
+        yield asyncio.run(beside_procedures(server.url, scratch / "waiting", sizes.edits))
     seconds = min(_TWO_MINUTES, 6 * sizes.churn)
     tell(f"a commit a second for {seconds:g} s")
     with Server(scratch / "commits" / "server") as server:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from reconciler.engine.daemon.keeper import SIDE_BY_SIDE
 from tests.support.account.wire import Wire
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon, daemon
@@ -19,38 +20,64 @@ from tools.bench.daemon_process import document, running
 from tools.bench.measure import Measure, rounded
 
 SILENT = 50
+WAITING = 60
+"""Procedures that there is no room for yet."""
 _BESIDE = 100.0
 """Milliseconds for 99 of 100 repairs."""
+_BESIDE_PROCEDURES = 50.0
 _GROWS = 10
 """Commits from one filter more to the next."""
 _ENDS = 15.0
 """Seconds within which everything is as declared after the last commit."""
 _LOOK = 0.02
+_PLACES = [(f"FEW{number}", "c") for number in range(4)]
+_FEW = [one for name, _ in _PLACES for one in (stream(name, f"{name}.>"), consumer(name, "c", f"{name}.a"))]
+"""What is edited."""
 
 
 async def beside_silence(server: Server, scratch: Path, edits: int) -> Measure:
     """Repairs of a few resources while fifty streams and a whole domain do not answer, and everything is looked at meanwhile."""
-    few = [
-        one
-        for number in range(4)
-        for one in (stream(f"FEW{number}", f"few{number}.>"), consumer(f"FEW{number}", "c", f"few{number}.a"))
-    ]
     names = [f"SILENT{number}" for number in range(SILENT)]
     silent = [one for name in names for one in (stream(name, f"{name}.>"), consumer(name, "c", f"{name}.a"))]
     away = stream("AWAY", "away.>")
     away["spec"]["domain"] = "away"
     manifests = scratch / "manifests"
     manifests.mkdir(parents=True)
-    write(manifests / "some.yaml", [*few, *silent])
-    name, places = f"{SILENT} streams and a domain do not answer", [(f"FEW{number}", "c") for number in range(4)]
+    write(manifests / "some.yaml", [*_FEW, *silent])
+    name = f"{SILENT} streams and a domain do not answer"
     async with Proxy(server.port) as proxy, running(proxy.url, manifests, scratch, interval="10s") as process:
         proxy.rule = _nothing_there
         write(manifests / "away.yaml", [away])
         await process.post("/-/reload")
         await _looked(process)
-        found = await latency(server.url, name, places, edits, limit=_BESIDE)
+        found = await latency(server.url, name, _PLACES, edits, limit=_BESIDE)
         proxy.rule = let_pass
         return found
+
+
+async def beside_procedures(url: str, scratch: Path, edits: int) -> Measure:
+    """Repairs of a few resources while as many procedures as may be wait for workers, and others for their turn."""
+    manifests, many = scratch / "manifests", SIDE_BY_SIDE + WAITING
+    manifests.mkdir(parents=True)
+
+    def declare(*filters: str) -> None:
+        consumers = (consumer("MANY", f"c{number}", *filters) for number in range(many))
+        write(manifests / "all.yaml", [*_FEW, stream("MANY", "many.>"), *consumers])
+
+    declare("many.a")
+    async with await Wire.connect(url, name="workers") as wire, running(url, manifests, scratch, interval="10s") as process:
+        await wire.publish("many.a")
+        await wire.publish("many.b")
+        taken = await wire.client.subscribe("taken")
+        for number in range(many):
+            await wire.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.MANY.c{number}", b"1", reply="taken")
+            await taken.next_msg(5)  # nobody acknowledges it
+        declare("many.a", "many.b")
+        await process.post("/-/reload")
+        while len((await document(process))["procedures"]) < SIDE_BY_SIDE:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_LOOK)
+        name = f"{SIDE_BY_SIDE} procedures under way, {WAITING} wait"
+        return await latency(url, name, _PLACES, edits, limit=_BESIDE_PROCEDURES)
 
 
 async def _looked(process: Daemon) -> None:

@@ -62,7 +62,8 @@ class Executor:
     async def execute(self, waves: Waves) -> tuple[Outcome, ...]:
         """An outcome for every change."""
         for wave in waves:
-            await work_off(wave, self._try, self._bounds.concurrency)
+            begun_first = sorted(wave, key=lambda change: not change.continues)
+            await work_off(begun_first, self._try, self._bounds.concurrency)
         return tuple(self._outcomes)
 
     async def _try(self, change: Change) -> None:

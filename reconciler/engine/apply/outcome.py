@@ -31,6 +31,7 @@ class After(Enum):
 
     A_WHILE = "a little time"
     OTHERS = "what it waits for"
+    A_TURN = "room beside what is under way"
     NOTHING = "nothing: something else is wanted by now"
     A_LOOK = "a look at everything"
 

@@ -23,7 +23,7 @@ from reconciler.engine.writing.writes import Order, PermitOf
 from reconciler.errors import AccessDenied, LeaseLost, Moved, NatsError, Refused
 from reconciler.model import units
 from reconciler.procedures.looks import Looking
-from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait
+from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Step, Wait, kept
 from reconciler.procedures.requests import Fact, PauseConsumer, Read, Unanswered, Write
 
 log = structlog.get_logger(__name__)
@@ -124,9 +124,12 @@ class _Run:
                 self._facts, self._memory = dict(zip(reads, answers, strict=True)), memory
             case Do(write, title, memory, final):
                 self._ports.observer.stepped(self._machine.key, title)
-                given, self._facts, self._told_at = self._facts, {}, 0.0
+                keeps = kept(self._facts, step)
+                given = {read: fact for read, fact in self._facts.items() if read not in keeps}
+                self._facts, self._told_at = {}, 0.0
                 self._halt.abortable = self._halt.abortable and not final
                 await self._ports.writes.send(write, self._ordered(write, given))
+                self._facts = keeps
                 self._final = self._final or final
                 self._memory = memory
                 self._backoff.forget(self._machine.key)

@@ -127,7 +127,7 @@ class Aftermath:
             state.board.aborted(change.key)
         elif outcome.word is not Word.UNFINISHED and not isinstance(change.machine, KickSource):
             self._ended(outcome)  # a kick was never planned: what is open stays open
-        state.agenda.procedure_ended(running.keys, outcome.result)
+        state.agenda.procedure_ended(running.keys, outcome.result, state.keeper.room)
 
     def silent(self, unknown: Mapping[Key, str], asked: Collection[Key]) -> None:
         """What did not answer is asked again soon; all the rest of what was asked did."""
@@ -155,7 +155,7 @@ class Aftermath:
         match outcome.result:
             case Done():
                 self._in_place(change)
-            case Later(after=After.OTHERS):
+            case Later(after=After.OTHERS | After.A_TURN):
                 state.board.held(change.key, outcome.why)
             case Later(after=After.NOTHING | After.A_LOOK):
                 pass

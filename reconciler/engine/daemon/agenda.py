@@ -6,6 +6,7 @@
 | "not now" (no answer, no leader, no room …), or it has moved | after up to 0.5 s, doubling, at most 30 s |
 | "no" | when the manifest or what is live changes, else after 5 min; a procedure on request |
 | it waits for others, or for what became of a silent change | when something got where it should be, or that is known |
+| a procedure there is no room for | when one has ended; first what was begun before |
 | something else is wanted by now | at once |
 | the right to write was lost, or nothing could be sent | with the next look at everything, a second later |
 | others fight over it | every 5 s |
@@ -53,6 +54,8 @@ class Agenda:
         self._flaps = Fights(monotonic)
         self._held: set[Key] = set()
         """Live keys that wait for others to get where they should be."""
+        self._turns: dict[Key, bool] = {}
+        """Live keys of procedures that wait for room; whether something of it was begun before."""
 
     @property
     def depth(self) -> int:
@@ -123,6 +126,8 @@ class Agenda:
                 self.arrived()
             case Later(after=After.OTHERS):
                 self._held.add(key)
+            case Later(after=After.A_TURN):
+                self._turns[key] = change.continues
             case Later(after=After.NOTHING):
                 self._queue.add([key])
             case Later(after=After.A_LOOK):
@@ -132,9 +137,12 @@ class Agenda:
                 return self._failed(change, for_good=isinstance(result, No))
         return math.inf
 
-    def procedure_ended(self, keys: Iterable[Key], result: Result) -> None:
-        """What a procedure owned has to be looked at."""
+    def procedure_ended(self, keys: Iterable[Key], result: Result, room: int = 1) -> None:
+        """What a procedure owned has to be looked at, and as many others as there is room for have their turn."""
         self._queue.add(keys, _GATHER if isinstance(result, Done) else 0.0)
+        for key in sorted(self._turns, key=lambda key: not self._turns[key])[:room]:
+            del self._turns[key]
+            self._queue.add([key])
         self.arrived()
 
     def arrived(self) -> None:

@@ -1,7 +1,8 @@
 """Procedures beside the passes: a hand-off of two minutes never holds back a repair.
 
 Invariant: while a procedure runs, it owns its key and every key it touches, and nobody else acts on them; it can be stopped
-between any two of its steps, since what it has done is journaled on the server.
+between any two of its steps, since what it has done is journaled on the server. One that there is no room for is not begun: it
+owns nothing, and is planned anew when its turn comes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.engine.apply.outcome import Later, Outcome, Result
+from reconciler.engine.apply.outcome import After, Later, Outcome, Result
 from reconciler.engine.apply.procedures import Halt, Supervisor
 from reconciler.model.desired import Desired
 from reconciler.model.identity import Key
@@ -50,7 +51,11 @@ class Keeper:
         self._monotonic = monotonic
         self._ended = ended
         self._owned: dict[Key, Running] = {}
-        self._room = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    @property
+    def room(self) -> int:
+        """How many more may be begun."""
+        return max(0, SIDE_BY_SIDE - len(self.running()))
 
     def owns(self, key: Key) -> bool:
         """Whether a running procedure owns this live key."""
@@ -90,8 +95,7 @@ class Keeper:
         started = self._monotonic()
         change = running.change
         try:
-            async with self._room:
-                result = await _end_of(supervisor, running)
+            result = await _end_of(supervisor, running)
         finally:
             for key in running.keys:
                 if self._owned.get(key) is running:
@@ -116,7 +120,9 @@ class Starter:
     deadline: float = math.inf
 
     def begin(self, change: Change) -> Result:
-        """Begins the procedure; for this pass it is unfinished."""
+        """Begins the procedure, or lets it wait for its turn; for this pass it is unfinished."""
+        if not self.keeper.room:
+            return Later(f"waits until one of {SIDE_BY_SIDE} procedures under way has ended", After.A_TURN)
         halt = Halt(abortable=not change.continues)
         running = Running(change, halt, digests_of(self.desired, change.members), self.deadline)
         self.keeper.begin(running, self.supervisor)

@@ -72,7 +72,7 @@ class Kicks:
         if declared.intent.suspend or declared.key in state.suspended or not _as_declared(source, declared):
             return False
         keys = (entrance.aggregate, durable)
-        return state.busy.isdisjoint(keys) and not any(map(state.keeper.owns, keys))
+        return state.keeper.room > 0 and state.busy.isdisjoint(keys) and not state.keeper.owns_any(keys)
 
     def _kick(self, source: WatchedSource, declared: Declared, durable: Key, number: int) -> None:
         state, entrance = self._state, source.entrance

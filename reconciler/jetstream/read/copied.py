@@ -4,7 +4,8 @@ The server writes into each copy what it came from, `Nats-Stream-Source: <origin
 stored messages are looked through backwards. A server of 2.15 says as well how far each of its entries is; of an ephemeral
 one that is worth as much, and then little has to be looked through. (Of a durable's it is not: there the consumer decides.)
 
-Invariant: no stored message is looked at twice for the same identity; whatever else changes, what was stored stays what it was.
+Invariant: no stored message is looked at twice for the same identity, and once for all that are asked for at a time; whatever
+else changes, what was stored stays what it was.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +41,25 @@ _NEAR = 8
 """Messages looked at around a place that is only tried, and four times as many further on."""
 _REMEMBERED = 256
 """Streams whose scans are remembered."""
+_SHARED = 4096
+"""Messages that are kept while several identities are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """One stored message, as far as it says where it comes from."""
+
+    seq: int
+    time: str
+    identity: str
+    """Empty where it is no copy."""
+    origin_seq: int
+
+    def copied_as(self, identity: str) -> int:
+        """The origin's sequence, if it was copied under that identity; a mirror has none, and the sequences of its origin."""
+        if not identity:
+            return self.seq
+        return self.origin_seq if identity == self.identity else 0
 
 
 @dataclass(slots=True)
@@ -58,6 +80,29 @@ class _Scanned:
 
     created: str
     by_identity: dict[str, _Scan] = field(default_factory=dict)
+    lookers: int = 0
+    asked: dict[int, asyncio.Task[_Stored | None]] = field(default_factory=dict)
+    """What was asked for while somebody looks, for all who look at the same time."""
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Somebody looks; what was asked for is kept as long as anybody does."""
+        self.lookers += 1
+        try:
+            yield
+        finally:
+            self.lookers -= 1
+            if not self.lookers:
+                self.asked.clear()
+
+    async def get(self, api: JetStreamApi, stream: str, seq: int) -> _Stored | None:
+        """One message; None when it is not there."""
+        task = self.asked.get(seq)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            if len(self.asked) >= _SHARED:
+                del self.asked[next(iter(self.asked))]
+            task = self.asked[seq] = asyncio.ensure_future(_get(api, stream, seq))
+        return await asyncio.shield(task)
 
 
 class Copies:
@@ -72,20 +117,22 @@ class Copies:
         state, told = info["state"], _told(info, identity)
         if info["config"].get("mirror"):  # it has the sequences of its origin, and no such header
             return Copied(state["last_seq"], state["last_ts"] if state["last_seq"] else "")
-        scan = self._scan(stream, info["created"], identity, state["last_seq"])
-        await _Walk(api, stream.stream_name, identity, state).extend(scan, _LITTLE if told else 0)
+        scanned = self._scanned(stream, info["created"])
+        scan = scanned.by_identity.setdefault(identity, _Scan(state["last_seq"] + 1, state["last_seq"]))
+        with scanned.looking():
+            await _Walk(api, stream.stream_name, identity, state, scanned).extend(scan, _LITTLE if told else 0)
         complete = state["first_seq"] <= 1 and not state.get("num_deleted")
         seq = max(scan.seq, told)
         return Copied(seq, scan.time if seq else "", complete)
 
-    def _scan(self, stream: Key, created: str, identity: str, last: int) -> _Scan:
+    def _scanned(self, stream: Key, created: str) -> _Scanned:
         known = self._streams.pop(stream, None)
         if known is None or known.created != created:
             known = _Scanned(created)
         self._streams[stream] = known  # behind the others: the first of them is the one not asked about for longest
         if len(self._streams) > _REMEMBERED:
             del self._streams[next(iter(self._streams))]
-        return known.by_identity.setdefault(identity, _Scan(last + 1, last))
+        return known
 
 
 async def last_below(api: JetStreamApi, stream: Key, identity: str, below: int) -> Copied:
@@ -96,7 +143,7 @@ async def last_below(api: JetStreamApi, stream: Key, identity: str, below: int) 
     """
     info = await api.stream_info(stream.stream_name)
     state = info["state"]
-    walk, found = _Walk(api, stream.stream_name, identity, state), 0
+    walk, found = _Walk(api, stream.stream_name, identity, state, _Scanned(info["created"])), 0
     low, high = state["first_seq"] - 1, state["last_seq"]
     while low < high:
         middle = (low + high + 1) // 2
@@ -118,9 +165,9 @@ async def newest(api: JetStreamApi, stream: Key, identity: str, subject: str) ->
         if error.err_code == MESSAGE_NOT_FOUND:
             return Copied(0, complete=False)
         raise
-    message: dict[str, Any] = orjson.loads(reply)["message"]
-    seq = _origin_seq(message, identity)
-    return Copied(seq, message["time"] if seq else "", complete=False)
+    message = _stored(reply)
+    seq = message.copied_as(identity)
+    return Copied(seq, message.time if seq else "", complete=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +178,7 @@ class _Walk:
     stream: str
     identity: str
     state: dict[str, Any]
+    scanned: _Scanned
 
     async def extend(self, scan: _Scan, limit: int) -> None:
         """Looks at what came since the last time, then goes on downwards until something is found (or the limit, if any)."""
@@ -167,14 +215,15 @@ class _Walk:
         size = self._answer_size()
         low = max(bottom, top - max(1, min(_BATCH, _BATCH_BYTES // size)) + 1)
         async with self.api.budget.reserve(size * (top - low + 1)):
-            answers = await asyncio.gather(*(self._get(seq) for seq in range(top, low - 1, -1)))
+            due = range(top, low - 1, -1)
+            answers = await asyncio.gather(*(self.scanned.get(self.api, self.stream, seq) for seq in due))
         messages = [one for one in answers if one]
         for message in messages:
-            if seq := _origin_seq(message, self.identity):
-                return seq, message["time"], low
+            if seq := message.copied_as(self.identity):
+                return seq, message.time, low
         if not messages and low > bottom:
             low = await self._below_hole(low, bottom)
-        return 0, messages[-1]["time"] if messages else "", low
+        return 0, messages[-1].time if messages else "", low
 
     async def _below_hole(self, low: int, bottom: int) -> int:
         """Nothing is stored just above `low`: the lowest sequence with nothing stored between it and there."""
@@ -191,32 +240,28 @@ class _Walk:
         found = await self.api.next_message(self.stream, ">", low)
         return found is None or found[0] >= high
 
-    async def _get(self, seq: int) -> dict[str, Any] | None:
-        try:
-            reply = await self.api.call_raw(f"STREAM.MSG.GET.{self.stream}", {"seq": seq})
-        except ApiError as error:
-            if error.err_code == MESSAGE_NOT_FOUND:
-                return None
-            raise
-        message: dict[str, Any] = orjson.loads(reply)["message"]
-        return message
-
     def _answer_size(self) -> int:
         average = self.state["bytes"] / max(1, self.state["messages"])
         return int(average * _ENCODED) + _ENVELOPE
 
 
-def _origin_seq(message: dict[str, Any], identity: str) -> int:
-    """The origin's sequence of a copy made under an identity; 0 for every other message."""
-    if not identity:
-        return int(message["seq"])
+async def _get(api: JetStreamApi, stream: str, seq: int) -> _Stored | None:
+    try:
+        return _stored(await api.call_raw(f"STREAM.MSG.GET.{stream}", {"seq": seq}))
+    except ApiError as error:
+        if error.err_code == MESSAGE_NOT_FOUND:
+            return None
+        raise
+
+
+def _stored(reply: bytes) -> _Stored:
+    message: dict[str, Any] = orjson.loads(reply)["message"]
+    seq, time = int(message["seq"]), message["time"]
     header = _SOURCE.search(base64.b64decode(message.get("hdrs", "")))
-    if header is None or header[1].startswith(_LEGACY):
-        return 0
-    parts = header[1].decode(errors="replace").split(" ")
-    if len(parts) < _PARTS or f"{parts[0]} {parts[2]} {parts[3]}" != identity:
-        return 0
-    return int(parts[1]) if parts[1].isdecimal() else 0
+    parts = [] if header is None or header[1].startswith(_LEGACY) else header[1].decode(errors="replace").split(" ")
+    if len(parts) < _PARTS or not parts[1].isdecimal():
+        return _Stored(seq, time, "", 0)
+    return _Stored(seq, time, f"{parts[0]} {parts[2]} {parts[3]}", int(parts[1]))
 
 
 def _told(info: dict[str, Any], identity: str) -> int:

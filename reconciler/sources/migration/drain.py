@@ -15,7 +15,7 @@ from reconciler.procedures.machine import Abort, Do, Step, Wait
 from reconciler.procedures.pause import PATIENCE, by_somebody_else
 from reconciler.procedures.requests import PauseConsumer, UpdateConsumer
 
-POLL = 200 * 10**6
+POLL = 250 * 10**6
 QUIET = 1200 * 10**6
 """Two looks this far apart must show the same: a cluster answers a pause before it is in effect."""
 
@@ -73,7 +73,7 @@ def _at_rest(key: Key, seen: ConsumerSeen, now: int, held: Held) -> int | tuple[
     if held.floor != seen.floor:
         return Wait(now + POLL, f"{key.name} rests"), replace(held, floor=seen.floor, since=now)
     if now - held.since < QUIET:
-        return Wait(min(now + POLL, held.since + QUIET), f"{key.name} rests"), held
+        return Wait(held.since + QUIET, f"{key.name} rests"), held
     return seen.floor
 
 

@@ -129,19 +129,21 @@ class View:
         known = read_marker(self.config.get("metadata"), self.stream.mark).before
         return next((one for one in known if one.durable == durable), None)
 
-    def with_entry(self, slot: Slot, entry: Config | None, before: CopiedBefore | None = None) -> bytes:
-        """The live configuration with this entry in the slot's place; None takes it away.
+    def with_entries(self, edits: Iterable[tuple[Slot, Config, CopiedBefore | None]]) -> bytes:
+        """The live configuration with these entries in the places of their slots.
 
         One that had to be varied is noted in the same request: whoever goes on must not take it for another one's work. And so
         is how it copied before, which nothing else shows any more once its durable is gone.
         """
-        live, config = self.entry(slot), dict(self.config)
-        entries = [one for one in config.get("sources") or () if one is not live]
-        if entry and stands_for(entry, slot.spoken):
-            config["metadata"] = with_variations(self.stream, config.get("metadata"), [(slot.spoken, entry)], self.owner)
-        entries = [*entries, entry] if entry else entries
-        if before:
-            config["metadata"] = _with_before(self.stream, config.get("metadata"), before, entries)
+        config = dict(self.config)
+        entries = list(config.get("sources") or ())
+        for slot, entry, before in edits:
+            live = self.entry(slot)
+            entries = [*(one for one in entries if one is not live), entry]
+            if stands_for(entry, slot.spoken):
+                config["metadata"] = with_variations(self.stream, config.get("metadata"), [(slot.spoken, entry)], self.owner)
+            if before:
+                config["metadata"] = _with_before(self.stream, config.get("metadata"), before, entries)
         return orjson.dumps({**config, "sources": entries})
 
     def leaders(self, slot: Slot) -> tuple[str, ...]:

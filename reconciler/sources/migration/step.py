@@ -31,7 +31,6 @@ from reconciler.procedures.requests import (
     PauseConsumer,
     Read,
     UpdateConsumer,
-    UpdateStream,
     Write,
 )
 from reconciler.sources.migration.drain import NOTHING, POLL, Held, again, hold
@@ -76,13 +75,28 @@ class SlotMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """An entry to be put in a slot's place: those of all slots go in one update of the stream."""
+
+    slot: Slot
+    entry: Config
+    title: str
+    memory: SlotMemory
+    final: bool = False
+    before: CopiedBefore | None = None
+
+
+SlotStep = Step | Edit
+"""What one slot wants to be done."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ground:
     """One slot on its way."""
 
     slot: Slot
     view: View
     memory: SlotMemory
-    reads: tuple[Read, ...]
 
     @property
     def now(self) -> int:
@@ -95,12 +109,10 @@ class Ground:
 
     def update(
         self, entry: Config, title: str, *, final: bool = False, held: bool = False, before: CopiedBefore | None = None
-    ) -> Do | Wait:
+    ) -> Edit | Wait:
         """Put an entry in the slot's place; one whose durable is not held still begins at once, so the leaders have to stay."""
         unsteady = None if held or detached(entry) else self._unsteady()
-        return unsteady or self.do(
-            UpdateStream(self.view.stream, self.view.with_entry(self.slot, entry, before)), title, final=final
-        )
+        return unsteady or Edit(self.slot, entry, title, self.memory, final, before)
 
     def create(self, target: ConsumerTarget) -> Do:
         """Make a durable that begins by itself."""
@@ -235,16 +247,16 @@ class Ground:
         memory, found = self.memory, self.copied(entry)
         if isinstance(found, Ask):
             return found
+        title = "what was on its way arrives"
         if found.seq != memory.copied:
-            return self.wait("what was on its way arrives", copied=found.seq, copied_since=self.now)
+            return self.wait(title, copied=found.seq, copied_since=self.now)
         if self.now - memory.copied_since < RESTS:
-            return self.wait("what was on its way arrives", over=memory.copied_since + RESTS)
+            return Wait(memory.copied_since + RESTS, title, memory)
         return max(found.seq, least)
 
     def ask(self, *more: Read) -> Ask:
-        """Read everything once more, and these."""
-        asked = tuple(read for read in self.view.facts if isinstance(read, LastCopied) and read not in more)
-        return Ask((*self.reads, *asked, *more), self.memory)
+        """Read all of the look once more, and these: a look is of one moment."""
+        return Ask(more, self.memory)
 
 
 def journal_of(seen: ConsumerSeen | None) -> str:

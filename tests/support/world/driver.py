@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.errors import ApiError
 from reconciler.procedures.looks import Looking
-from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait
+from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait, kept
 from reconciler.procedures.requests import Fact, Read, Write
 from tests.support.world.server import ModelServer
 
@@ -60,7 +60,7 @@ def run(
         between()
         done.steps += 1
         step = machine.step(Observation(server.now, facts, failure), memory)
-        failure, facts = "", {}
+        known, failure, facts = facts, "", {}
         if isinstance(step, Done | Abort):
             done.end = step
             return done
@@ -78,6 +78,7 @@ def run(
             done.writes.append(step.write)
             if not crashing or crash.executed:
                 failure = _execute(server, step)
+            facts = {} if failure or crashing else kept(known, step)
             if crashing:
                 memory, failure = None, ""
                 server.now += crash.silence

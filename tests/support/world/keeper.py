@@ -18,7 +18,7 @@ from reconciler.model.seen.live import Live, LiveConsumer, LiveStream, Server
 from reconciler.model.sourcing import with_durables
 from reconciler.plan.change import NO_MEMORY, Action, Change, Plan, Remembered, Rules
 from reconciler.procedures.looks import Looking
-from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait
+from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait, kept
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,
@@ -173,7 +173,7 @@ class Keeper:
             since = self.server.now
             self._step()
             step = looking.step(Observation(self.server.now, facts, failure), memory)
-            facts, failure = {}, ""
+            known, facts, failure = facts, {}, ""
             self.trail[-1] = getattr(step, "title", "")
             if isinstance(step, Done):
                 return True
@@ -191,6 +191,7 @@ class Keeper:
                 self.final = self.final or step.final
                 try:
                     failure = self._send(step.write)
+                    facts = {} if failure else kept(known, step)
                 except NoAnswer:
                     memory = None  # look again, as after a crash
                     self.server.now += 10**9

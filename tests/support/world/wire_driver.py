@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.model import units
 from reconciler.model.identity import Key
 from reconciler.procedures.looks import Looking
-from reconciler.procedures.machine import Abort, Ask, Done, Observation, Procedure, Wait
+from reconciler.procedures.machine import Abort, Ask, Do, Done, Observation, Procedure, Wait, kept
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,
@@ -54,7 +54,7 @@ async def run(machine: Procedure, wire: Wire, crash: Crash = NO_CRASH, between: 
         done.steps += 1
         now = await _now(wire, machine)
         step = machine.step(Observation(now, facts, failure), memory)
-        failure, facts = "", {}
+        known, failure, facts = facts, "", {}
         if isinstance(step, Done | Abort):
             done.end = step
             return done
@@ -64,11 +64,12 @@ async def run(machine: Procedure, wire: Wire, crash: Crash = NO_CRASH, between: 
             facts = dict(zip(step.reads, answers, strict=True))
         elif isinstance(step, Wait):
             await asyncio.sleep(max(0, step.until - now) / 10**9)  # what the machine asked for
-        else:
+        elif isinstance(step, Do):
             crashing = len(done.writes) == crash.write
             done.writes.append(step.write)
             if not crashing or crash.executed:
                 failure = await _write(wire, step.write)
+            facts = {} if failure or crashing else kept(known, step)
             if crashing:
                 memory, failure = None, ""
     msg = f"no end after {MAX_STEPS} steps: {done.writes[-6:]}"
