@@ -225,6 +225,23 @@ async def test_nothing_is_looked_at_twice(scene: Scene) -> None:
     assert await scene.looked_at(PLAIN) == (0, 312)
 
 
+async def test_what_is_asked_for_at_the_same_time_is_looked_at_once(scene: Scene) -> None:
+    entries = (PLAIN, FILTERED, TRANSFORMED, DURABLE, FOREIGN)
+    await scene.copying(*entries)
+    await scene.wire.publish("s.a", 3)
+    await scene.stored(9)
+    await scene.set_sources(*[{**one, "name": "GONE"} for one in entries[:1]])  # so that no server tells by itself
+    await scene.wire.publish("own", 90)
+    requests = scene.apis("").requests
+    before = {name: requests[name] for name in ("STREAM.INFO", "STREAM.MSG.GET")}
+    found = await asyncio.gather(*map(scene.copied, entries))
+    assert [one.seq for one in found] == [3, 3, 0, 3, 0]
+    assert requests["STREAM.INFO"] - before["STREAM.INFO"] == 1
+    assert requests["STREAM.MSG.GET"] - before["STREAM.MSG.GET"] == 99
+    again = await asyncio.gather(*(JetStreamReader(scene.apis).read(LastCopied(A, identity_of(one))) for one in entries))
+    assert again == found
+
+
 async def test_another_stream_of_the_same_name_is_looked_at_anew(scene: Scene) -> None:
     await scene.copying(DURABLE)
     await scene.wire.publish("s.a", 4)

@@ -102,6 +102,7 @@ class _Scanned:
             if len(self.asked) >= _SHARED:
                 del self.asked[next(iter(self.asked))]
             task = self.asked[seq] = asyncio.ensure_future(_get(api, stream, seq))
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(task)
 
 
@@ -110,10 +111,12 @@ class Copies:
 
     def __init__(self) -> None:
         self._streams: dict[Key, _Scanned] = {}
+        self._due: dict[Key, asyncio.Task[dict[str, Any]]] = {}
+        """Looks at streams that are about to be asked for."""
 
     async def last(self, api: JetStreamApi, stream: Key, identity: str) -> Copied:
         """The last origin sequence stored under an identity; raises ApiError when the stream is not there."""
-        info = await api.stream_info(stream.stream_name)
+        info = await self._info(api, stream)
         state, told = info["state"], _told(info, identity)
         if info["config"].get("mirror"):  # it has the sequences of its origin, and no such header
             return Copied(state["last_seq"], state["last_ts"] if state["last_seq"] else "")
@@ -124,6 +127,19 @@ class Copies:
         complete = state["first_seq"] <= 1 and not state.get("num_deleted")
         seq = max(scan.seq, told)
         return Copied(seq, scan.time if seq else "", complete)
+
+    async def _info(self, api: JetStreamApi, stream: Key) -> dict[str, Any]:
+        """One look for all who have asked before it is sent."""
+        due = self._due.get(stream)
+        if due is None:
+            due = self._due[stream] = asyncio.ensure_future(self._asked(api, stream))
+            due.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(due)
+
+    async def _asked(self, api: JetStreamApi, stream: Key) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        del self._due[stream]
+        return await api.stream_info(stream.stream_name)
 
     def _scanned(self, stream: Key, created: str) -> _Scanned:
         known = self._streams.pop(stream, None)
