@@ -15,8 +15,8 @@ A workqueue has room for one reader: there the old durable goes before the new o
 copied without acknowledging it is purged.
 
 Entries go side by side, those of one origin one after the other. Each round is one look at what goes on: every entry takes its
-next step by it, and a look dies with the first write to its durables. The stream itself is updated once for all entries, when
-each of them has come so far: none is switched while messages begin to flow through another one.
+next step by it, and a look dies with the first write to its durables, and of age. The stream itself is updated once for all
+entries, when each of them has come so far: none is switched while messages begin to flow through another one.
 
 Invariant: the next step follows from the entries, the durables and the journals in them: `drain` in one that is being left,
 `attach` and `resume` in one that is being taken into use.
@@ -57,7 +57,7 @@ __all__ = ["NAME", "MigrateSource", "Slot"]
 
 
 FRESH = 250 * 10**6
-"""How long a look counts; then it is taken again."""
+"""How long a look at all counts; then each of those that are still due is looked at alone."""
 TOGETHER = 20 * 10**9
 """How long entries wait for each other before they are switched: longer than messages take to flow."""
 
@@ -119,14 +119,15 @@ class MigrateSource:
             if course.giving_up:
                 return course.giving_up
             course = replace(course, giving_up=Abort("refused", observation.failure), settled=frozenset(), due=())
+        alone = [number for number, _ in course.due[:1]]
         fresh = observation.now - course.looked_at < FRESH
-        if course.due and fresh and _reads(self.slots[course.due[0][0]]) <= observation.facts.keys():
+        if alone and fresh and _reads(self.slots[alone[0]]) <= observation.facts.keys():
             return self._send(course, observation.facts)
-        going = self._going(course)
+        going = alone or self._going(course)
         keys = dict.fromkeys(key for number in going for key in self.slots[number].keys)
         reads: tuple[Read, ...] = (StreamInfo(self.key), *map(ConsumerInfo, keys))
         if any(read not in observation.facts for read in reads):
-            return Ask((*reads, *course.beside), replace(course, due=(), beside=()))
+            return Ask((*reads, *course.beside), replace(course, beside=()))
         owner = read_marker(self.stream.wire.get("metadata"), self.key.mark).owner
         view = View(self.key, observation.facts, observation.now, owner)
         steps = {number: self._step_of(number, view, course) for number in going}
@@ -136,13 +137,15 @@ class MigrateSource:
             return self.step(Observation(view.now, view.facts), given_up)
         moving = {number: step for number, step in steps.items() if step is not None}
         course = replace(course, settled=course.settled.union(going) - moving.keys())
+        if alone and not isinstance(moving.get(alone[0]), Ask | Do):
+            return self.step(Observation(view.now, {}), replace(course, due=course.due[1:]))  # it comes again in the next round
         if moving:
             return self._round(view, course, moving)
         if len(going) < len(self.slots):
             return self.step(observation, course)
         return course.giving_up or self._finish(view, course)
 
-    def _going(self, course: Course) -> tuple[int, ...]:
+    def _going(self, course: Course) -> Sequence[int]:
         """The slots that go on: one of each origin, and once all are settled, each of them is looked at once more."""
         first: dict[Key, int] = {}
         for number, slot in enumerate(self.slots):
@@ -165,6 +168,8 @@ class MigrateSource:
         waits = {number: step for number, step in moving.items() if isinstance(step, Wait)}
         edits = {number: step for number, step in moving.items() if isinstance(step, Edit)}
         course = course.with_memory(waits.items())
+        if course.due:
+            return self._send(replace(course, due=(*due, *course.due[1:])), view.facts)
         if due:
             return self._send(replace(course, due=due, looked_at=view.now), view.facts)
         since = course.together_since or view.now
