@@ -14,7 +14,7 @@ from reconciler.model.normal import canonical
 from reconciler.procedures.machine import Do, Observation, Wait
 from reconciler.procedures.move_subject import StreamTarget
 from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo, UpdateStream
-from reconciler.sources.migration.migrate import TOGETHER, MigrateSource, Slot
+from reconciler.sources.migration.migrate import FRESH, TOGETHER, MigrateSource, Slot
 from tests.support.values.build import NOW
 from tests.support.world.declared import RETENTIONS, copier, origin
 from tests.support.world.keeper import Keeper, manifests
@@ -130,19 +130,34 @@ def test_an_entry_that_is_not_ready_holds_the_others_back_for_a_while_and_not_fo
 
 
 def test_forty_entries_take_hardly_longer_than_one_and_so_many_requests_each() -> None:
-    def changed(count: int) -> tuple[float, int]:
-        built = world(dict.fromkeys(names(count), "plain"), "limits")
-        keeper, read = Keeper(built, busy=0), built.server.read
-        began, asked = built.server.now, list[Read]()
-
-        def counted(one: Read) -> Fact:
-            asked.extend([one] if keeper.steps else [])
-            return read(one)
-
-        built.server.read = counted  # type: ignore[assignment,method-assign]
-        keeper.bring(wanted(dict.fromkeys(names(count), "c"), "limits"))
-        return (built.server.now - began) / 10**9, len(asked) + len(keeper.writes)
-
     (alone, _), (together, requests) = changed(1), changed(40)
     assert together < 1.5 * alone
     assert requests < 40 * MOST_REQUESTS
+
+
+def test_where_writes_take_long_each_entry_is_looked_at_alone_and_not_all_of_them_again() -> None:
+    """A look at all would be too old before a few of them had their turn."""
+    _, requests = changed(40, FRESH // 5)
+    assert requests < 2 * 40 * MOST_REQUESTS
+
+
+def changed(count: int, slow: int = 0) -> tuple[float, int]:
+    """So many entries get durables: the seconds, and the requests; each step takes so long (nanoseconds)."""
+    built = world(dict.fromkeys(names(count), "plain"), "limits")
+    keeper, read = Keeper(built, busy=0), built.server.read
+    began, asked = built.server.now, list[Read]()
+
+    def counted(one: Read) -> Fact:
+        asked.extend([one] if keeper.steps else [])
+        return read(one)
+
+    def take_long(_: int) -> None:
+        built.server.now += slow
+
+    built.server.read = counted  # type: ignore[assignment,method-assign]
+    keeper.hook = take_long
+    end = wanted(dict.fromkeys(names(count), "c"), "limits")
+    keeper.bring(end)
+    found = (built.server.now - began) / 10**9, len(asked) + len(keeper.writes)
+    assert_exact(keeper, end, *durables(dict.fromkeys(names(count), "c")))
+    return found
