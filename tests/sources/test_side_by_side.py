@@ -14,7 +14,8 @@ from reconciler.model.normal import canonical
 from reconciler.procedures.machine import Do, Observation, Wait
 from reconciler.procedures.move_subject import StreamTarget
 from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo, UpdateStream
-from reconciler.sources.migration.migrate import FRESH, TOGETHER, MigrateSource, Slot
+from reconciler.procedures.side_by_side import FRESH, TOGETHER
+from reconciler.sources.migration.migrate import MigrateSource, Slot
 from tests.support.values.build import NOW
 from tests.support.world.declared import RETENTIONS, copier, origin
 from tests.support.world.keeper import Keeper, manifests

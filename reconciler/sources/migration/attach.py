@@ -29,14 +29,15 @@ from reconciler.procedures.requests import (
     ResetConsumer,
     UpdateConsumer,
 )
+from reconciler.procedures.side_by_side import PartStep
 from reconciler.sources.migration.pairs import place_of, reads_through, same_entry
-from reconciler.sources.migration.step import ATTACH, DRAIN, ENTRY, FAR, LEFT, RESUME, Ground, SlotStep, journal_of, means
+from reconciler.sources.migration.step import ATTACH, DRAIN, ENTRY, FAR, LEFT, RESUME, Ground, journal_of, means
 
 UNTOLD = 15 * 10**9
 """How long the first acknowledgement of a new reader is waited for, where leaders were elected lately: they may forget."""
 
 
-def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> SlotStep:
+def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> PartStep:
     """From an ephemeral entry: the durable waits, paused and journalled, while the entry still reads as before."""
     found = ground.copied(live)
     if isinstance(found, Ask):
@@ -45,7 +46,7 @@ def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> SlotStep:
     return enlist(ground.resting(least), target, {"from": live, "least": least})
 
 
-def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> SlotStep:
+def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> PartStep:
     """A durable waits, paused and journalled, to be taken into use; it may be there already."""
     afresh = replace(ground, memory=replace(ground.memory, copied=-1, purged=()))
     if ground.view.consumer(target.key) is None:
@@ -53,7 +54,7 @@ def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> S
     return afresh.note(target.key, target.wire, ATTACH, data, f"note the procedure in {target.key.name}")
 
 
-def take(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> SlotStep | None:
+def take(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> PartStep | None:
     """Towards what is wanted today or, where that is something else by now, first to the end of what was begun."""
     slot = ground.slot
     if slot.durable and slot.durable.key == key and _may_change(seen, slot.durable, live, slot.wanted):
@@ -74,7 +75,7 @@ def _may_change(seen: ConsumerSeen, target: ConsumerTarget, live: Config | None,
     return same_entry(live, wanted) and means(seen.config) == means(target.wire)
 
 
-def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> SlotStep | None:
+def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) -> PartStep | None:
     """It was prepared, and is not wanted any more."""
     if live is not None and detached(live) == key.name:  # all that is known of its position is in its journal
         as_it_is = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
@@ -87,7 +88,7 @@ def _abandon(ground: Ground, seen: ConsumerSeen, key: Key, live: Config | None) 
     return ground.finished(let_go(key, seen))
 
 
-def _attach(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> SlotStep:
+def _attach(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> PartStep:
     if not seen.paused_by_other:
         step = _kept_paused(ground, seen, target)
         if step:
@@ -101,7 +102,7 @@ def _attach(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
     return ground.attached(seen, wanted) or _positioned(ground, seen, target) or noted
 
 
-def _kept_paused(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> SlotStep | None:
+def _kept_paused(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> PartStep | None:
     """The next step towards a pause that is as long as it may take; None when that is so."""
     if seen.chosen - seen.time < FAR // 2:
         noted = seen.chosen_again(ground.now + FAR)
@@ -114,7 +115,7 @@ def _kept_paused(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> 
     return None
 
 
-def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> SlotStep | None:
+def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> PartStep | None:
     """The next step towards a paused durable that stands behind what was copied; None once it does."""
     start = _start(ground, seen, target)
     if not isinstance(start, int):
@@ -128,7 +129,7 @@ def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> S
     return ground.do(write, f"purge what was copied before {start}", purged=(*ground.memory.purged, left[0]))
 
 
-def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config, live: Config | None) -> SlotStep:
+def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config, live: Config | None) -> PartStep:
     """The entry begins to read through the paused durable, unless the one that it leaves has moved on meanwhile."""
     other = ground.slot.old
     if live is not None and other and other != target.key and reads_through(live, other.name):
@@ -156,7 +157,7 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
     return ground.update(wanted, title, final=True, held=True, before=before)
 
 
-def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config | None) -> CopiedBefore | SlotStep | None:
+def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Config | None) -> CopiedBefore | PartStep | None:
     """How the entry has copied so far, for whoever has to make the durable again; None where it is the same one."""
     if live is None or detached(live) or reads_through(live, target.key.name):
         return None
@@ -165,7 +166,7 @@ def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Co
     return CopiedBefore(target.key.name, identity_of(live), shown - 1) if isinstance(shown, int) else shown
 
 
-def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | SlotStep:
+def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | PartStep:
     """Where it has to begin; 0 when it begins there by itself."""
     start, left, before = seen.sequence("start"), ground.known(seen, LEFT), ground.known(seen, "from")
     if start is None:
@@ -183,7 +184,7 @@ def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | 
     return _not_before_declared(ground, target.wire, shown) if isinstance(shown, int) and shown else shown
 
 
-def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | SlotStep:
+def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | PartStep:
     """At most behind what is seen to be acknowledged or copied: a journal is a claim, and what it skips nobody gets."""
     slot, old = ground.slot, ground.view.consumer(ground.slot.old)
     known = max(seen.floor, old.floor if old else 0, ground.memory.rested_at)
@@ -204,7 +205,7 @@ def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | SlotStep:
     return min(start, known + 1)
 
 
-def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) -> int | SlotStep:
+def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) -> int | PartStep:
     """RESET refuses what lies before the declared start."""
     if config.get("deliver_policy") == "by_start_sequence":
         return max(start, int(config.get("opt_start_seq") or 1))
@@ -226,7 +227,7 @@ def _left_behind(ground: Ground, seen: ConsumerSeen) -> tuple[str, ...]:
     return tuple(one for one in (copied_subjects(before) or (">",)) if one not in ground.memory.purged)
 
 
-def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> SlotStep:
+def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config) -> PartStep:
     key, now, memory = target.key, ground.now, ground.memory
     step = pause_as_declared(key, seen, target.marker.pause_until)
     if step:
@@ -248,7 +249,7 @@ def _resume(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
     return left or ground.do(UpdateConsumer(key, encode(key.mark, target.wire, None)), f"clear the journal of {key.name}")
 
 
-def drop(ground: Ground, key: Key) -> SlotStep | None:
+def drop(ground: Ground, key: Key) -> PartStep | None:
     """What nobody reads through any more goes, or is let go; None when that is so."""
     seen = ground.view.consumer(key)
     if seen is None:

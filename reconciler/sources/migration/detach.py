@@ -16,6 +16,7 @@ from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.machine import Abort, Ask
 from reconciler.procedures.pause import PATIENCE, let_go
 from reconciler.procedures.requests import DeleteConsumer, Fact, PauseConsumer, Read, UpdateConsumer
+from reconciler.procedures.side_by_side import PartStep
 from reconciler.sources.migration.attach import drop, enlist
 from reconciler.sources.migration.pairs import reads_through, same_entry
 from reconciler.sources.migration.step import (
@@ -25,7 +26,6 @@ from reconciler.sources.migration.step import (
     ENTRY,
     LEFT,
     Ground,
-    SlotStep,
     durable_name,
     journal_of,
     means,
@@ -36,7 +36,7 @@ _AT_REST = ("deliver_subject", "filter_subjects")
 """What may only be changed while nothing is on its way."""
 
 
-def keep(ground: Ground, live: Config, target: ConsumerTarget) -> SlotStep | None:
+def keep(ground: Ground, live: Config, target: ConsumerTarget) -> PartStep | None:
     """The entry reads through the right durable; that one, or how it is read, may have to change."""
     slot, seen = ground.slot, ground.view.consumer(target.key)
     if seen is None:
@@ -58,7 +58,7 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> SlotStep | Non
     return ground.resting(still).note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
 
 
-def _made_again(ground: Ground, live: Config, target: ConsumerTarget) -> SlotStep:
+def _made_again(ground: Ground, live: Config, target: ConsumerTarget) -> PartStep:
     """What it delivers again is known to the stream by its sequence, unless all of that was copied in another way."""
     found = ground.copied(live) if reads_through(live, target.key.name) and ground.slot.retention != "workqueue" else None
     if isinstance(found, Ask):
@@ -69,7 +69,7 @@ def _made_again(ground: Ground, live: Config, target: ConsumerTarget) -> SlotSte
     return enlist(ground.resting(noted), target, {"start": noted + 1}) if noted else ground.create(target)
 
 
-def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> SlotStep:
+def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> PartStep:
     """The entry lets go of the durable, which rests: what is known of how far it has come stands in its journal before."""
     known = {ENTRY: live} | ({COPIED: still} if still > seen.floor else {})
     if any(seen.data.get(name) != value for name, value in known.items()):
@@ -77,7 +77,7 @@ def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTa
     return ground.update(placeholder(live), f"detach {ground.slot.origin}", final=True)
 
 
-def _overtaken(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> SlotStep | None:
+def _overtaken(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> PartStep | None:
     """Why it may not change, now that it is known how far it has come; None where nothing is passed over."""
     facts, asked = ground.view.facts, list[Read]()
 
@@ -93,7 +93,7 @@ def _overtaken(ground: Ground, live: Config, seen: ConsumerSeen, target: Consume
     return Abort("position-loss", f"{found[0]}; {WAY_OUT}") if found else None
 
 
-def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> SlotStep | None:
+def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> PartStep | None:
     """The durable runs, and becomes as it shall be; what was left of another one goes."""
     old = ground.slot.old
     if seen.left_paused:
@@ -105,7 +105,7 @@ def _brought_up(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> S
     return drop(ground, old) if old and old != target.key else None
 
 
-def end(ground: Ground) -> SlotStep | None:
+def end(ground: Ground) -> PartStep | None:
     """For good: what the durable has delivered is taken in; None once the entry may go with the rest of the configuration."""
     slot = ground.slot
     seen = ground.view.consumer(slot.old) if slot.drop_old else None
@@ -121,7 +121,7 @@ def needs_stillness(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return any(was.get(name) != shall.get(name) for name in _AT_REST)
 
 
-def leave(ground: Ground, live: Config, key: Key) -> SlotStep:
+def leave(ground: Ground, live: Config, key: Key) -> PartStep:
     """For another durable, or for none."""
     slot, old, queue = ground.slot, ground.view.consumer(key), ground.slot.retention == "workqueue"
     start = 0  # what is left on a workqueue was not copied yet
@@ -158,7 +158,7 @@ def _attached(entry: Config) -> Config:
     return kept | {"consumer": {"name": durable_name(entry)}}
 
 
-def settle(ground: Ground, live: Config) -> SlotStep | None:
+def settle(ground: Ground, live: Config) -> PartStep | None:
     """The entry is ephemeral and shall be; what is left of a durable goes once the new reader is heard of."""
     slot = ground.slot
     if slot.old is None or ground.view.consumer(slot.old) is None:

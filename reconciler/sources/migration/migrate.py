@@ -14,9 +14,8 @@ copied, and let the new one begin at Y + 1.
 A workqueue has room for one reader: there the old durable goes before the new one comes, and what a server's own durable had
 copied without acknowledging it is purged.
 
-Entries go side by side, those of one origin one after the other. Each round is one look at what goes on: every entry takes its
-next step by it, and a look dies with the first write to its durables, and of age. The stream itself is updated once for all
-entries, when each of them has come so far: none is switched while messages begin to flow through another one.
+Entries go side by side (`procedures.side_by_side`), those of one origin one after the other, and the stream is updated once for
+all of them: none is switched while messages begin to flow through another one, which in a cluster copies again.
 
 Invariant: the next step follows from the entries, the durables and the journals in them: `drain` in one that is being left,
 `attach` and `resume` in one that is being taken into use.
@@ -24,7 +23,7 @@ Invariant: the next step follows from the entries, the durables and the journals
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -34,53 +33,17 @@ from reconciler.model.identity import Key
 from reconciler.model.marker import read_marker, with_mark
 from reconciler.model.normal import Config, canonical, normal_stream
 from reconciler.model.sourcing import detached
-from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step, Wait
+from reconciler.procedures.machine import Abort, Description, Do, Done, Observation, Step
 from reconciler.procedures.move_subject import StreamTarget
 from reconciler.procedures.pause import let_go
-from reconciler.procedures.requests import (
-    ConsumerInfo,
-    CreateStream,
-    DeleteConsumer,
-    Fact,
-    LastCopied,
-    Read,
-    StreamInfo,
-    UpdateStream,
-    changed_by,
-)
+from reconciler.procedures.requests import CreateStream, DeleteConsumer, Read, StreamInfo, UpdateStream
+from reconciler.procedures.side_by_side import Course, PartStep, side_by_side
 from reconciler.sources.migration.attach import drop, prepare, take, unknown_position
 from reconciler.sources.migration.detach import end, keep, leave, settle
-from reconciler.sources.migration.pairs import Slot, View, reads_through, same_entry, stands_for, with_variations
-from reconciler.sources.migration.step import ATTACH, NAME, RESUME, Edit, Ground, SlotMemory, SlotStep, durable_name, journal_of
+from reconciler.sources.migration.pairs import EntryEdit, Slot, View, reads_through, same_entry, stands_for, with_variations
+from reconciler.sources.migration.step import ATTACH, NAME, RESUME, Ground, SlotMemory, durable_name, journal_of
 
 __all__ = ["NAME", "MigrateSource", "Slot"]
-
-
-FRESH = 250 * 10**6
-"""How long a look at all counts; then each of those that are still due is looked at alone."""
-TOGETHER = 20 * 10**9
-"""How long entries wait for each other before they are switched: longer than messages take to flow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """What spares the machine work; nothing is lost with it."""
-
-    slots: Mapping[int, SlotMemory] = field(default_factory=dict)
-    settled: frozenset[int] = frozenset()
-    """The slots that are where they shall be, as seen when they were looked at last."""
-    due: tuple[tuple[int, Do], ...] = ()
-    """What the last look gave to do at durables, in this order."""
-    looked_at: int = 0
-    beside: tuple[Read, ...] = ()
-    """What else than the stream and the durables is looked at once a wait is over."""
-    together_since: int = 0
-    """Since when entries wait for others to be switched with."""
-    giving_up: Abort | None = None
-
-    def with_memory(self, steps: Iterable[tuple[int, Ask | Do | Wait | Edit]]) -> Course:
-        """With what these slots remember."""
-        return replace(self, slots={**self.slots, **{number: step.memory for number, step in steps}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,89 +77,46 @@ class MigrateSource:
 
     def step(self, observation: Observation, memory: Course | None) -> Step:
         """The next thing to do."""
-        course = memory or Course()
-        if observation.failure:
-            if course.giving_up:
-                return course.giving_up
-            course = replace(course, giving_up=Abort("refused", observation.failure), settled=frozenset(), due=())
-        alone = [number for number, _ in course.due[:1]]
-        fresh = observation.now - course.looked_at < FRESH
-        if alone and fresh and _reads(self.slots[alone[0]]) <= observation.facts.keys():
-            return self._send(course, observation.facts)
-        going = alone or self._going(course)
-        keys = dict.fromkeys(key for number in going for key in self.slots[number].keys)
-        reads: tuple[Read, ...] = (StreamInfo(self.key), *map(ConsumerInfo, keys))
-        if any(read not in observation.facts for read in reads):
-            return Ask((*reads, *course.beside), replace(course, beside=()))
-        owner = read_marker(self.stream.wire.get("metadata"), self.key.mark).owner
-        view = View(self.key, observation.facts, observation.now, owner)
-        steps = {number: self._step_of(number, view, course) for number in going}
-        abort = next((step for step in steps.values() if isinstance(step, Abort)), None)
-        if abort:
-            given_up = replace(course, giving_up=course.giving_up or abort, settled=frozenset())
-            return self.step(Observation(view.now, view.facts), given_up)
-        moving = {number: step for number, step in steps.items() if step is not None}
-        course = replace(course, settled=course.settled.union(going) - moving.keys())
-        if alone and not isinstance(moving.get(alone[0]), Ask | Do):
-            return self.step(Observation(view.now, {}), replace(course, due=course.due[1:]))  # it comes again in the next round
-        if moving:
-            return self._round(view, course, moving)
-        if len(going) < len(self.slots):
-            return self.step(observation, course)
-        return course.giving_up or self._finish(view, course)
+        return side_by_side(self, observation, memory)
 
-    def _going(self, course: Course) -> Sequence[int]:
-        """The slots that go on: one of each origin, and once all are settled, each of them is looked at once more."""
-        first: dict[Key, int] = {}
-        for number, slot in enumerate(self.slots):
-            if number not in course.settled:
-                first.setdefault(slot.origin, number)
-        return tuple(first.values()) or tuple(range(len(self.slots)))
+    @property
+    def locks(self) -> Sequence[Key]:
+        """Entries of one origin may share durables, and a workqueue has room for one reader."""
+        return [slot.origin for slot in self.slots]
 
-    def _step_of(self, number: int, view: View, course: Course) -> SlotStep | None:
-        slot = self.slots[number]
-        ground = Ground(slot, view, _led(slot, view, course.slots.get(number, SlotMemory())))
+    @property
+    def shared(self) -> tuple[Read, ...]:
+        """The stream that copies."""
+        return (StreamInfo(self.key),)
+
+    def consumers(self, number: int) -> Sequence[Key]:
+        """The durables of an entry."""
+        return self.slots[number].keys
+
+    def part_step(self, number: int, look: Observation, course: Course) -> PartStep | None:
+        """The next step of one entry."""
+        slot, view = self.slots[number], self._view(look)
+        ground = Ground(slot, view, _led(slot, view, course.parts.get(number, SlotMemory())))
         return _take_back(ground) if course.giving_up else _next(ground)
 
-    def _round(self, view: View, course: Course, moving: Mapping[int, SlotStep]) -> Step:
-        """What the slots want next: questions first, then what is done at durables; then all their entries are put in place."""
-        asks = {number: step for number, step in moving.items() if isinstance(step, Ask)}
-        if asks:
-            more = (read for step in asks.values() for read in step.reads)
-            return Ask(tuple(dict.fromkeys((*view.facts, *more))), course.with_memory(asks.items()))
-        due = tuple((number, step) for number, step in moving.items() if isinstance(step, Do))
-        waits = {number: step for number, step in moving.items() if isinstance(step, Wait)}
-        edits = {number: step for number, step in moving.items() if isinstance(step, Edit)}
-        course = course.with_memory(waits.items())
-        if course.due:
-            return self._send(replace(course, due=(*due, *course.due[1:])), view.facts)
-        if due:
-            return self._send(replace(course, due=due, looked_at=view.now), view.facts)
-        since = course.together_since or view.now
-        if edits and (not waits or view.now - since > TOGETHER):
-            switched = replace(course.with_memory(edits.items()), together_since=0)
-            return _switch(view, switched, tuple(edits.values()))
-        first = min(waits.values(), key=lambda wait: wait.until)
-        beside = tuple(read for read in view.facts if isinstance(read, LastCopied))
-        return replace(first, memory=replace(course, together_since=since if edits else 0, beside=beside))
+    def folded(self, edits: Iterable[EntryEdit], look: Observation) -> Do:
+        """One update of the stream with all these entries."""
+        return Do(UpdateStream(self.key, self._view(look).with_entries(edits)), f"update {self.key.stream_name}")
 
-    def _send(self, course: Course, facts: Mapping[Read, Fact]) -> Step:
-        """The next of what the look has given to do; what others go by still counts, but after a write to a stream."""
-        (number, step), *rest = course.due
-        own = _reads(self.slots[number])
-        keeps = tuple(read for read in facts if read not in own) if changed_by(step.write).kind == "Consumer" else ()
-        memory = replace(course.with_memory([(number, step)]), due=tuple(rest))
-        return replace(step, memory=memory, keeps=keeps)
+    def _view(self, look: Observation) -> View:
+        owner = read_marker(self.stream.wire.get("metadata"), self.key.mark).owner
+        return View(self.key, look.facts, look.now, owner)
 
-    def _finish(self, view: View, memory: Course) -> Step:
+    def finish(self, look: Observation) -> Step:
         """Every entry is in place, or comes and goes with the rest of the configuration, which is what is left."""
+        view = self._view(look)
         name, config = self.key.stream_name, self._final_config(view)
         if view.info is None:
-            return Do(CreateStream(self.key, config), f"create {name}", memory)
+            return Do(CreateStream(self.key, config), f"create {name}")
         wanted = orjson.loads(config)
         marked = read_marker(view.config.get("metadata"), self.key.mark) == read_marker(wanted.get("metadata"), self.key.mark)
         if not marked or normal_stream(view.config, name) != normal_stream(wanted, name):
-            return Do(UpdateStream(self.key, config), f"update {name}", memory)
+            return Do(UpdateStream(self.key, config), f"update {name}")
         return Done(self.notes)
 
     def _final_config(self, view: View) -> bytes:
@@ -217,18 +137,6 @@ class MigrateSource:
         return canonical({**config, **found, "metadata": with_variations(self.key, config["metadata"], varied)})
 
 
-def _reads(slot: Slot) -> frozenset[Read]:
-    """The looks at the durables of a slot."""
-    return frozenset(map(ConsumerInfo, slot.keys))
-
-
-def _switch(view: View, course: Course, edits: Sequence[Edit]) -> Do:
-    """One update of the stream with the entries of all slots that have come so far."""
-    write = UpdateStream(view.stream, view.with_entries((edit.slot, edit.entry, edit.before) for edit in edits))
-    more = f", and {len(edits) - 1} more" if len(edits) > 1 else ""
-    return Do(write, f"{edits[0].title}{more}", course, final=any(edit.final for edit in edits))
-
-
 def _led(slot: Slot, view: View, memory: SlotMemory) -> SlotMemory:
     """Since when the stream and the durables of a slot have the leaders that they have now."""
     leaders, known_for = view.leaders(slot), view.led_for(slot)
@@ -243,7 +151,7 @@ def _variation(slot: Slot, view: View) -> tuple[Config, Config] | None:
     return (slot.spoken, live) if live and stands_for(live, slot.spoken) else None
 
 
-def _next(ground: Ground) -> SlotStep | None:
+def _next(ground: Ground) -> PartStep | None:
     """The next step of one slot; None when it is where it shall be, or needs nothing but the final update."""
     slot, view = ground.slot, ground.view
     live = view.entry(slot)
@@ -258,7 +166,7 @@ def _next(ground: Ground) -> SlotStep | None:
     return _from_live(ground, live) if slot.after else end(ground)
 
 
-def _from_live(ground: Ground, live: Config) -> SlotStep | None:
+def _from_live(ground: Ground, live: Config) -> PartStep | None:
     slot, target, reading = ground.slot, ground.slot.durable, durable_name(live)
     if target and target.key.name == reading:
         return keep(ground, live, target)
@@ -275,7 +183,7 @@ def _from_live(ground: Ground, live: Config) -> SlotStep | None:
     return ground.update(slot.wanted, f"attach {slot.origin}")
 
 
-def _made_room(ground: Ground) -> SlotStep | None:
+def _made_room(ground: Ground) -> PartStep | None:
     """A workqueue has room for one reader, and keeps what was not taken in; None when there is room."""
     slot = ground.slot
     if slot.old is None or slot.retention != "workqueue" or ground.view.consumer(slot.old) is None:
@@ -283,13 +191,13 @@ def _made_room(ground: Ground) -> SlotStep | None:
     return ground.do(DeleteConsumer(slot.old), f"delete {slot.old.name}, which makes room", final=True) if slot.drop_old else None
 
 
-def _created(ground: Ground) -> SlotStep | None:
+def _created(ground: Ground) -> PartStep | None:
     """The durable comes before the entry that reads through it; None when it is there, or nobody needs one."""
     target = ground.slot.durable
     return ground.create(target) if target and ground.view.consumer(target.key) is None else None
 
 
-def _take_back(ground: Ground) -> SlotStep | None:
+def _take_back(ground: Ground) -> PartStep | None:
     """Before an entry was touched, everything is undone; afterwards it can only go on, at the next attempt."""
     slot, live = ground.slot, ground.view.entry(ground.slot)
     if live is None or detached(live) or not same_entry(live, slot.was):

@@ -81,6 +81,10 @@ class Slot:
         return tuple(sorted(one for one in copied_subjects(entry) if not is_unused(one)) or sorted(self.subjects))
 
 
+EntryEdit = tuple[Slot, Config, CopiedBefore | None]
+"""An entry to be put in a slot's place, and how the stream copied before, where that has to be noted."""
+
+
 def _entry(wire: bytes) -> Config:
     entry: Config = orjson.loads(wire) if wire else {}
     return entry
@@ -129,7 +133,7 @@ class View:
         known = read_marker(self.config.get("metadata"), self.stream.mark).before
         return next((one for one in known if one.durable == durable), None)
 
-    def with_entries(self, edits: Iterable[tuple[Slot, Config, CopiedBefore | None]]) -> bytes:
+    def with_entries(self, edits: Iterable[EntryEdit]) -> bytes:
         """The live configuration with these entries in the places of their slots.
 
         One that had to be varied is noted in the same request: whoever goes on must not take it for another one's work. And so

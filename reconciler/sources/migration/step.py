@@ -33,6 +33,7 @@ from reconciler.procedures.requests import (
     UpdateConsumer,
     Write,
 )
+from reconciler.procedures.side_by_side import Edit
 from reconciler.sources.migration.drain import NOTHING, POLL, Held, again, hold
 from reconciler.sources.migration.pairs import STEADY, Slot, View, is_entry, place_of
 
@@ -75,22 +76,6 @@ class SlotMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """An entry to be put in a slot's place: those of all slots go in one update of the stream."""
-
-    slot: Slot
-    entry: Config
-    title: str
-    memory: SlotMemory
-    final: bool = False
-    before: CopiedBefore | None = None
-
-
-SlotStep = Step | Edit
-"""What one slot wants to be done."""
-
-
-@dataclass(frozen=True, slots=True)
 class Ground:
     """One slot on its way."""
 
@@ -112,7 +97,7 @@ class Ground:
     ) -> Edit | Wait:
         """Put an entry in the slot's place; one whose durable is not held still begins at once, so the leaders have to stay."""
         unsteady = None if held or detached(entry) else self._unsteady()
-        return unsteady or Edit(self.slot, entry, title, self.memory, final, before)
+        return unsteady or Edit((self.slot, entry, before), title, self.memory, final)
 
     def create(self, target: ConsumerTarget) -> Do:
         """Make a durable that begins by itself."""
