@@ -49,6 +49,7 @@ class World:
     reads: list[Read] = field(default_factory=list)
     begun: list[Running] = field(default_factory=list)
     owned: set[Key] = field(default_factory=set)
+    room: int = 32
     asked: Callable[[Read], None] = lambda _: None
     """Called with each read; may raise what a request raises."""
 
@@ -75,6 +76,10 @@ class World:
     def owns(self, key: Key) -> bool:
         """As a keeper: whether a procedure works on it."""
         return key in self.owned
+
+    def owns_any(self, keys: Iterable[Key]) -> bool:
+        """As a keeper: whether one works on any of them."""
+        return not self.owned.isdisjoint(keys)
 
     def of(self, key: Key) -> Running | None:
         """As a keeper: what works on it, as far as it was begun here."""

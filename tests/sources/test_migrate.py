@@ -6,6 +6,9 @@ behind, and then there must be nothing to do.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+
 import orjson
 import pytest
 
@@ -13,7 +16,8 @@ from reconciler.model.desired import Declared, Desired
 from reconciler.plan.change import Rules
 from reconciler.procedures.requests import DeleteStream, UpdateConsumer
 from tests.support.world.declared import RETENTIONS, ROWS, copier, managed, origin, own, plain, user
-from tests.support.world.keeper import manifests
+from tests.support.world.driver import Crash
+from tests.support.world.keeper import Keeper, Killed, manifests
 from tests.support.world.kept import again, assert_exact, assert_settled, every_kill, world_of
 from tests.support.world.sources import S, durable
 
@@ -182,3 +186,24 @@ def test_an_origin_made_anew_is_copied_from_its_beginning(level: int) -> None:
     for keeper in every_kill(again(world), wanted):
         assert_settled(keeper, wanted, *[name for (_, name) in keeper.server.consumers])
         assert keeper.world.missing() == keeper.world.duplicates() == []
+
+
+def test_where_to_go_on_is_known_though_every_durable_before_is_gone_by_then() -> None:
+    """Killed once it was detached, and again once another one was attached, which shall not be read through either by then."""
+    courses = (
+        manifests(origin(), copier(own("u", deliver="x")), user("u", deliver="x")),
+        manifests(origin(), copier(managed("c"))),
+    )
+    last, killed_between = manifests(origin(), copier(managed("d"))), 0
+    built = world_of(manifests(origin(), copier(own("u")), user("u")))
+    for first in range(16, 24):
+        for second in range(6, 14):
+            world = copy.deepcopy(built)
+            for wanted, step in zip(courses, (first, second), strict=True):
+                with contextlib.suppress(Killed):
+                    Keeper(world, crash=Crash(step=step)).attempt(wanted)
+            killed_between += {"u", "c"} == {name for _, name in world.server.consumers}
+            keeper = Keeper(world)
+            keeper.bring(last)
+            assert_exact(keeper, last, "d", where=f"killed at {first} and at {second}")
+    assert killed_between

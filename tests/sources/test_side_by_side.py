@@ -22,6 +22,8 @@ from tests.support.world.keeper import Keeper, manifests
 from tests.support.world.kept import KeptWorld, again, assert_exact, every_kill, world_of
 from tests.support.world.sources import PLAIN, A, S, durable, through
 
+pytestmark = pytest.mark.diagonal
+
 CREATED = units.format_time(NOW)
 NOWHERE = {"consumer_seq": 0, "stream_seq": 0}
 FORMS = (("plain", "c"), ("c", "d"), ("c", "plain"))

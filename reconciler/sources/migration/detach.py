@@ -138,7 +138,8 @@ def leave(ground: Ground, live: Config, key: Key) -> PartStep:
             return found
         start = found.seq + 1
     if slot.durable:
-        left = {LEFT: live} if start and not detached(live) else {}
+        given_up = (ground.known(old, ENTRY) if old and detached(live) else {}) or _attached(live)
+        left = {LEFT: given_up} if start else {}
         return enlist(ground.resting(start - 1), slot.durable, {"start": start, **left})
     title = f"read {slot.origin} without {key.name}"
     if queue or durable_name(slot.wanted):
