@@ -102,7 +102,9 @@ def main() -> None:
 def _hashing_alike() -> None:
     """Sets of texts have another order in each process, else."""
     if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(sys.executable, [sys.executable, "-m", "tools.prove_walks", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - ourselves
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tools.prove_walks", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"}
+        )  # noqa: S606 - ourselves
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import State
@@ -19,7 +20,7 @@ from reconciler.plan.decide import delete
 from reconciler.plan.faults import guarded
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene, Seen
-from reconciler.procedures.holds import held_consumer
+from reconciler.procedures.holds import held_consumer, hold_key
 
 
 def undeclared(scene: Scene) -> frozenset[Key]:
@@ -108,8 +109,18 @@ def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: 
     if prune and key in scene.read_durables:
         return _drop(key, consumer, Cause.PRUNE).blocked(_is_needed(scene.read_durables[key].resource_key))
     if prune and not _held_back(scene, key.name):
-        return _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
+        spent = _is_spent(scene, key, wanted_by, consumer)
+        return _protected(scene, _drop(key, consumer, Cause.PRUNE) if spent else delete(scene, key, consumer, Cause.PRUNE))
     return None
+
+
+def _is_spent(scene: Scene, key: Key, held: Key, hold: LiveConsumer) -> bool:
+    """Whether this is the hold of a consumer that is there and goes by its own position: what it keeps is in that one's hands."""
+    seen = scene.live.consumer(held)
+    if held == key or key != hold_key(held) or seen is None or not scene.ours(held, seen):
+        return False
+    made_before = units.parse_time(seen.info["created"]) < units.parse_time(hold.info["created"])
+    return made_before or bool(seen.info["delivered"]["consumer_seq"])
 
 
 def _is_needed(reader: Key) -> Reason:

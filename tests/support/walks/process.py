@@ -301,5 +301,3 @@ async def _for_ever() -> None:
 def _shown(write: Write) -> str:
     more = getattr(write, "until", None) or getattr(write, "seq", None) or ""
     return f"{type(write).__name__} {changed_by(write)} {more}".rstrip()
-
-
