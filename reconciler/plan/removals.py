@@ -14,7 +14,7 @@ from reconciler.model.normal import canonical
 from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.sourcing import durable_of
 from reconciler.plan import losses
-from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.change import Action, Cause, Change, Reason, not_seen
 from reconciler.plan.comparing.display import in_short
 from reconciler.plan.decide import delete
 from reconciler.plan.faults import guarded
@@ -108,10 +108,20 @@ def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: 
         return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
     if prune and key in scene.read_durables:
         return _drop(key, consumer, Cause.PRUNE).blocked(_is_needed(scene.read_durables[key].resource_key))
+    if prune and (silent := _may_be_read(scene, consumer)):
+        return _drop(key, consumer, Cause.PRUNE).blocked(silent)
     if prune and not _held_back(scene, key.name):
         spent = _is_spent(scene, key, wanted_by, consumer)
         return _protected(scene, _drop(key, consumer, Cause.PRUNE) if spent else delete(scene, key, consumer, Cause.PRUNE))
     return None
+
+
+def _may_be_read(scene: Scene, consumer: LiveConsumer) -> Reason | None:
+    """Why a durable stays for now: a declared stream that did not answer may be the one that copies through it."""
+    if not scene.live.unknown or consumer.config.get("ack_policy") != "flow_control":
+        return None
+    silent = ((key, scene.live.why_unknown(key)) for key in scene.streams if key not in scene.live.streams)
+    return next((not_seen(f"{key} may read through it, and could not be read: {why}", key) for key, why in silent if why), None)
 
 
 def _is_spent(scene: Scene, key: Key, held: Key, hold: LiveConsumer) -> bool:
@@ -181,12 +191,12 @@ def _stands_for(key: Key, consumer: LiveConsumer) -> Key | None:
 
 
 def _is_read(scene: Scene, aggregate: str) -> bool:
-    """Whether the stream that a durable is kept for is declared or live: then the durable goes with a change of that stream."""
+    """Whether the stream that a durable is kept for is declared, or may be live: then it goes with a change of that stream."""
     try:
         key = Key.parse(aggregate).stream_key
     except ValueError:  # it is kept for nobody, or the marker was damaged
         return False
-    return key in scene.streams or key in scene.live.streams
+    return key in scene.streams or key in scene.live.streams or bool(scene.live.why_unknown(key))
 
 
 def _reads(scene: Scene, stream: Key, durable: Key) -> bool:
