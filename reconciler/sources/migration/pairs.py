@@ -19,7 +19,7 @@ from reconciler.model.normal import Config, normal_source
 from reconciler.model.residue import RENAMED, SOURCES, Residue
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
-from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo
+from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo
 
 ACTIVE = 2 * 10**9
 """A source that heard from its origin within this time is alive: there are heartbeats every second."""
@@ -163,10 +163,19 @@ class View:
         return min(known) if known and len(known) == len(ages) else None
 
     def flows(self, entry: Config) -> bool:
-        """Whether every source like this entry has heard from its origin lately."""
-        info = self.info or {}
-        alive = [one for one in _source_infos(info) if place_of(one) == place_of(entry)]
-        return bool(alive) and all(0 <= one.get("active", -1) <= ACTIVE for one in alive)
+        """Whether every source like this entry has heard from its origin lately, but for those that cannot.
+
+        INFO does not tell which is which; one whose durable is gone gets another one when its own turn comes.
+        """
+        shown = [one for one in _source_infos(self.info or {}) if place_of(one) == place_of(entry)]
+        alive = sum(0 <= one.get("active", -1) <= ACTIVE for one in shown)
+        twins = (one for one in copied_entries(self.config) if place_of(one) == place_of(entry))
+        return alive > 0 and alive >= len(shown) - sum(map(self._cut_off, twins))
+
+    def _cut_off(self, entry: Config) -> bool:
+        """Whether an entry reads through a durable that is known to be gone."""
+        key = durable_of(entry, self.stream.domain)
+        return key is not None and isinstance(self.facts.get(ConsumerInfo(key)), Absent)
 
 
 def _led(info: Config) -> Config:

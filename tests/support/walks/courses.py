@@ -21,7 +21,7 @@ MOST_CHANGES = 5
 _RECREATED = Intent(allow=frozenset({"recreate"}))
 _PAUSED = replace(_RECREATED, pause_until="2026-02-01T00:00:00Z")
 _FORMS = ("ephemeral", "c", "d", "u", "v", "c declared", "c transformed", "u transformed", "u elsewhere")
-_PICKED = (("ephemeral", "c", "d"), ("u", "v", "u elsewhere"))
+_PICKED = (("c", "d"), ("u", "v", "u elsewhere"))
 """Of an entry with a filter: who moves that between the entry and its durable has to allow duplicates by name."""
 _WIDENED = (("c",), ("u",))
 """Of an entry that loses its filter."""
@@ -122,6 +122,8 @@ class Course:
     mood: Mood = field(default_factory=Mood)
     most: int = 0
     """How often the manifests shall change."""
+    pauses: bool = False
+    """An ordinary consumer is paused at times; else its filters change: a filter that waits does not go without permission."""
 
     @property
     def changes(self) -> int:
@@ -168,7 +170,7 @@ def course_of(seed: int, most: int = MOST_CHANGES) -> Course:
     worked = dice.choice(("", *RETENTIONS))
     moves = dice.random() < 0.3
     first = Wish(tuple(dice.choice(lane.forms) for lane in lanes), dice.choice(_WORK))
-    course = Course(seed, dice.choice((4, 5)), lanes, worked, moves, (first,), _mood(dice), changes)
+    course = Course(seed, dice.choice((4, 5)), lanes, worked, moves, (first,), _mood(dice), changes, dice.random() < 0.25)
     for number in range(1, changes + 1):
         course = replace(course, wishes=(*course.wishes, _next(course.wishes[-1], number, course, dice)))
     return course
@@ -193,9 +195,9 @@ def _next(before: Wish, number: int, course: Course, dice: random.Random) -> Wis
     read = zip(course.lanes, before.forms, strict=True)
     wish = replace(before, forms=tuple(dice.choice(lane.forms) if dice.random() < 0.7 else form for lane, form in read))
     worked, moves = course.worked, course.moves
-    if worked:
-        wish = replace(wish, paused=dice.random() < 0.15 and number < course.most)
-    if worked and dice.random() < 0.5:
+    if worked and course.pauses:
+        wish = replace(wish, paused=dice.random() < 0.3 and number < course.most)
+    elif worked and dice.random() < 0.5:
         wish = replace(wish, worked=dice.choice(_WORK))
     if worked and dice.random() < 0.3:
         wish = replace(wish, waiting=512 + number)
@@ -214,6 +216,6 @@ def _mood(dice: random.Random) -> Mood:
         silent=sometimes(0.4, 0.01, 0.04),
         elected=sometimes(0.2, 0.01),
         lags=sometimes(0.08, 0.01),
-        meddled=sometimes(0.25, 0.01, 0.03),
+        meddled=sometimes(0.25, 0.05, 0.2),
         slow=sometimes(0.15, 0.02),
     )

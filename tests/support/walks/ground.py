@@ -25,6 +25,7 @@ _LAGGING = 12
 """Moments that are kept before a leader lags behind them."""
 _PERSON = 20 * 10**9
 _NEVER = 1 << 62
+_NOBODYS = Lane(0, "", "")
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,14 @@ class Ground:
     flowing: dict[int, int] = field(default_factory=dict)
     """Since when each lane certainly copies, by its number."""
     late: list[tuple[int, Write]] = field(default_factory=list)
+    landed: bool = False
+    """One of them has: a pause among them ends by itself."""
     happened: Counter[str] = field(default_factory=Counter)
     excused: str = ""
     """What the servers do twice by themselves."""
     busy: int = 0
+    outlasted: bool = False
+    """Nobody came back before a pause ran out."""
     quiet: bool = False
     """Nobody publishes any more."""
     _subjects: list[tuple[str, str]] = field(default_factory=list)
@@ -83,6 +88,7 @@ class Ground:
             self.late.remove((due, write))
             server.late = [write]
             server.land()
+            self.landed = True
         self._publish()
         server.sourcing.pass_time()
         self._work()
@@ -168,7 +174,7 @@ class Ground:
 
     def meddle(self) -> None:
         """A person does something."""
-        lane = self.dice.choice(self.course.lanes)
+        lane = self.dice.choice([one for one in self.course.lanes if not one.chosen] or [_NOBODYS])
         deed = self.dice.choice(("pause", "resume", "delete", "wipe", "wipe A"))
         if "A" not in self.server.streams:
             return
@@ -220,10 +226,10 @@ class Ground:
         return self.flowing.get(lane.number, _NEVER) if lane.retention == "interest" and lane.since else 0
 
     def twice(self) -> list[str]:
-        """What is in the aggregate more often than once, or was handled and given out again though no filter moved."""
+        """What is in the aggregate more often than once, or was handled and given out again for no reason."""
         found = [one for one, count in self.held().items() if count > 1 and _origin(one) not in self.deeds.again]
         moved = len({wish.worked for wish in self.course.wishes}) > 1
-        return found + ([] if moved else [f"W:{seq}" for seq in self.again])
+        return found + ([] if moved or self.outlasted else [f"W:{seq}" for seq in self.again])
 
     def stuck(self) -> list[str]:
         """What an origin still holds though it was copied."""

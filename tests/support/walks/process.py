@@ -242,11 +242,16 @@ class _Held:
         """It still is."""
 
 
-class _Nobody:
-    """Nobody watches."""
+@dataclass(frozen=True)
+class _Steps:
+    """Who watches: what procedures wait for is part of the trail."""
+
+    trail: list[str]
 
     def stepped(self, key: Key, title: str) -> None:
-        """Nothing."""
+        """Of other steps, the request tells."""
+        if title.startswith("waiting"):
+            self.trail.append(f"  {key}: {title}")
 
     def finished(self, outcome: Outcome) -> None:
         """Nothing."""
@@ -281,7 +286,7 @@ async def lived(ground: Ground, wanted: Desired, rules: Rules, mood: Mood, dice:
 
 async def _body(link: Link, wanted: Desired, rules: Rules) -> Ended:
     clock = SystemClock()
-    ports = Ports(link, Writes(link, link, clock, Throttle(0, clock)), _Held(), clock, _Nobody())
+    ports = Ports(link, Writes(link, link, clock, Throttle(0, clock)), _Held(), clock, _Steps(link.trail))
     try:
         planned = await make_plan(wanted, rules, link)
     except NatsError as error:

@@ -29,6 +29,8 @@ from tests.support.world.keeper import planned
 _TICK = 0.1
 _AWAY = (0, 0, 1, 3, 200)
 """Seconds until somebody starts another process."""
+_PAUSE = 130
+"""Seconds after which a pause of ours ends: a consumer that was made anew begins where it is, if nobody has moved it by then."""
 _FENCE = 2.0
 _TRIES = 4
 """Processes that each manifest gets, at most, before the next one comes; the last one gets as many calm ones besides."""
@@ -118,13 +120,18 @@ class _Walk:
             if ended.left is not None and not ended.left.changes:
                 self._flows(number)
                 break
-            await asyncio.sleep(self.dice.choice(_AWAY))
+            away = self.dice.choice(_AWAY)
+            self.ground.outlasted = self.ground.outlasted or away > _PAUSE
+            await asyncio.sleep(away)
         await asyncio.sleep(self.dice.uniform(0.0, 2.0))
 
     async def _converge(self) -> None:
         """Calm processes, one after the other, then silence."""
         wanted = self.course.manifests(self.course.changes)
-        await asyncio.sleep(_FENCE)
+        while self.ground.late:
+            await asyncio.sleep(_FENCE)
+        if self.ground.landed:
+            await asyncio.sleep(_PAUSE)
         for _ in range(3):
             for _ in range(_TRIES):
                 ended = await self._process(wanted, calm=True)
