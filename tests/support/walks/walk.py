@@ -26,7 +26,8 @@ from tests.support.world.deeds import resumed_by_hand
 from tests.support.world.kept import leftovers
 from tests.support.world.keeper import planned
 
-_TICK = 0.1
+_TICK, _IDLE = 0.1, 0.4
+"""Seconds between two moments, besides those that requests bring; also when there is not much to do any more."""
 _AWAY = (0, 0, 1, 3, 200)
 """Seconds until somebody starts another process."""
 _PAUSE = 130
@@ -101,8 +102,11 @@ class _Walk:
 
     async def _living(self) -> None:
         while True:
-            await asyncio.sleep(_TICK)
-            self.ground.moment()
+            await asyncio.sleep(_TICK if self.ground.busy > 0 else _IDLE)
+            try:
+                self.ground.moment()
+            except (AssertionError, LookupError) as error:
+                self.walked.trouble.append(f"the model server: {error!r}")
 
     async def _begin(self) -> None:
         self.ground.quiet = True
