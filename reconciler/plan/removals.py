@@ -104,16 +104,21 @@ def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: 
     wanted_by = (_stands_for(key, consumer) if consumer.special else None) or key
     if wanted_by in scene.desired.resources:
         return _going_with(scene, key, wanted_by, consumer)
-    if prune and consumer.special and consumer.marker.source:
+    return _pruned(scene, key, wanted_by, consumer) if prune else None
+
+
+def _pruned(scene: Scene, key: Key, wanted_by: Key, consumer: LiveConsumer) -> Change | None:
+    """The delete of one that nothing which is declared wants."""
+    if consumer.special and consumer.marker.source:
         return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
-    if prune and key in scene.read_durables:
+    if key in scene.read_durables:
         return _drop(key, consumer, Cause.PRUNE).blocked(_is_needed(scene.read_durables[key].resource_key))
-    if prune and (silent := _may_be_read(scene, consumer)):
+    if silent := _may_be_read(scene, consumer):
         return _drop(key, consumer, Cause.PRUNE).blocked(silent)
-    if prune and not _held_back(scene, key.name):
-        spent = _is_spent(scene, key, wanted_by, consumer)
-        return _protected(scene, _drop(key, consumer, Cause.PRUNE) if spent else delete(scene, key, consumer, Cause.PRUNE))
-    return None
+    if _held_back(scene, key.name):
+        return None
+    spent = _is_spent(scene, key, wanted_by, consumer)
+    return _protected(scene, _drop(key, consumer, Cause.PRUNE) if spent else delete(scene, key, consumer, Cause.PRUNE))
 
 
 def _may_be_read(scene: Scene, consumer: LiveConsumer) -> Reason | None:

@@ -168,9 +168,9 @@ class View:
         INFO does not tell which is which; one whose durable is gone gets another one when its own turn comes.
         """
         shown = [one for one in _source_infos(self.info or {}) if place_of(one) == place_of(entry)]
-        alive = sum(0 <= one.get("active", -1) <= ACTIVE for one in shown)
+        alive = [one for one in shown if 0 <= one.get("active", -1) <= ACTIVE]
         twins = (one for one in copied_entries(self.config) if place_of(one) == place_of(entry))
-        return alive > 0 and alive >= len(shown) - sum(map(self._cut_off, twins))
+        return bool(alive) and len(alive) >= len(shown) - sum(map(self._cut_off, twins))
 
     def _cut_off(self, entry: Config) -> bool:
         """Whether an entry reads through a durable that is known to be gone."""

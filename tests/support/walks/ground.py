@@ -213,9 +213,8 @@ class Ground:
         found = []
         for lane in self.course.lanes:
             since = self._owed_since(lane)
-            for one in self.published.get(lane.origin, ()):
-                if lane.origin not in self.deeds.lost and one.subject in lane.subjects and one.at >= since and not held[one.id]:
-                    found.append(one.id)
+            owed = (one for one in self.published.get(lane.origin, ()) if one.subject in lane.subjects and one.at >= since)
+            found += [one.id for one in owed if lane.origin not in self.deeds.lost and not held[one.id]]
         if self.course.worked:
             wanted = {f"w.{one}" for one in self.course.wishes[-1].worked if one.isalpha()}
             found += [f"W:{seq}" for seq, text in self.stored.items() if text in wanted and seq not in self.handled]

@@ -49,8 +49,9 @@ CALM = Mood()
 TIMEOUT = 2.0
 """Seconds for which an answer is waited for."""
 _LATE = 1.5
-"""A change whose answer is lost lands no later than that after it was given up: two looks two seconds apart show that it did not."""
-_LONG_LATE = 20.0
+"""A change without an answer lands no later than that after it was given up: two looks two seconds apart show that it did not."""
+LATEST = 20.0
+"""The same of what may land at any time."""
 _PATIENCE = 240.0
 _LATENCY = 0.001
 T = TypeVar("T")
@@ -210,7 +211,7 @@ class Link:
             self._quietly(write)
         await asyncio.sleep(TIMEOUT)
         if write is not None and fate == "late":
-            self._later(write, _LATE if changes_what_exists(write) else _LONG_LATE)
+            self._later(write, _LATE if changes_what_exists(write) else LATEST)
         if self.dead.is_set():
             await _for_ever()
         msg = "no answer"
@@ -266,6 +267,11 @@ class Ended:
     """What it still found to do at last; None: it could not look."""
     link: Link
     said: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.left is not None and not self.left.changes
 
 
 async def lived(ground: Ground, wanted: Desired, rules: Rules, mood: Mood, dice: Random) -> Ended:

@@ -39,7 +39,7 @@ class _Clock:
         return BEGIN + int(self.seconds * 10**9)
 
 
-class _Timers(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # whichever the platform has
+class _Timers(selectors.DefaultSelector):
     """Waits for nothing: it moves the clock to where the waiting would end."""
 
     def __init__(self, clock: _Clock) -> None:

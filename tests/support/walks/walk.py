@@ -21,10 +21,10 @@ from reconciler.plan.change import Rules
 from tests.support.walks import virtual
 from tests.support.walks.courses import Course, course_of
 from tests.support.walks.ground import Ground
-from tests.support.walks.process import CALM, Ended, lived
+from tests.support.walks.process import CALM, LATEST, Ended, lived
 from tests.support.world.deeds import resumed_by_hand
-from tests.support.world.kept import leftovers
 from tests.support.world.keeper import planned
+from tests.support.world.kept import leftovers
 
 _TICK, _IDLE = 0.1, 0.4
 """Seconds between two moments, besides those that requests bring; also when there is not much to do any more."""
@@ -112,7 +112,7 @@ class _Walk:
         self.ground.quiet = True
         self._note(f"manifest 0: {self.course.wishes[0]}")
         ended = await self._process(self.course.manifests(0), calm=True)
-        assert ended.left is not None and not ended.left.changes, (self.course.seed, ended.said)
+        assert ended.over, (self.course.seed, ended.said)
         self.ground.quiet = False
         await asyncio.sleep(self.dice.uniform(0.5, 3.0))
 
@@ -121,7 +121,7 @@ class _Walk:
         wanted = self.course.manifests(number)
         for _ in range(self.dice.randint(1, _TRIES)):
             ended = await self._process(wanted)
-            if ended.left is not None and not ended.left.changes:
+            if ended.over:
                 self._flows(number)
                 break
             away = self.dice.choice(_AWAY)
@@ -132,14 +132,13 @@ class _Walk:
     async def _converge(self) -> None:
         """Calm processes, one after the other, then silence."""
         wanted = self.course.manifests(self.course.changes)
-        while self.ground.late:
-            await asyncio.sleep(_FENCE)
+        await asyncio.sleep(LATEST)
         if self.ground.landed:
             await asyncio.sleep(_PAUSE)
         for _ in range(3):
             for _ in range(_TRIES):
                 ended = await self._process(wanted, calm=True)
-                if ended.left is not None and not ended.left.changes:
+                if ended.over:
                     break
                 self.ground.quiet = True
                 await self._rest()
