@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -112,6 +113,7 @@ async def real_walk(seed: int, version: str, directory: Path) -> RealWalked:
             async with batch_of(lanes, server.url, directory / "batch") as batch:
                 await _Walk(batch, server, dice, walked).to_end()
     except Exception as error:  # noqa: BLE001 - one walk, never the rest
+        walked.trail.append(traceback.format_exc()[-3000:])
         walked.trouble.append(f"{error!r}")
     walked.seconds = time.monotonic() - began
     return walked

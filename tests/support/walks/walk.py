@@ -188,9 +188,10 @@ class _Walk:
             walked.trouble += [f"not in order: {one}" for one in ground.disordered()]
 
     def _left_behind(self, wanted: Desired) -> Iterator[str]:
-        kept = tuple(key.name for key in (*wanted.resources, *durables_read(wanted)) if key.kind == "Consumer")
+        kept = [key.name for key in (*wanted.resources, *durables_read(wanted)) if key.kind == "Consumer"]
+        kept += [deed.rpartition("/")[2] for deed in self.ground.deeds.done if deed.startswith("wipe ")]  # nobody's by then
         if not self.ground.deeds.left:
-            yield from leftovers(self.ground.server, kept)
+            yield from leftovers(self.ground.server, tuple(kept))
         subjects = ("p.a", "p.b", "p.x") if self.course.moves else ()
         yield from (f"nobody listens to {one}" for one in subjects if self.ground.server.publish(one) is None)
 
