@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -126,3 +127,13 @@ def test_what_a_person_does_meanwhile_costs_no_more_than_it_must(
     deeds = lived(world, course, retention)
     world.settle()
     judged(world, planned(wanted(course[-1].form, retention), world.server, RULES), deeds)
+
+
+@pytest.mark.parametrize("retention", RETENTIONS)
+def test_a_durable_that_somebody_deletes_and_that_shall_deliver_elsewhere_by_now_is_not_waited_for(retention: str) -> None:
+    world = world_of(wanted("c", retention), retention)
+    deeds = Deeds(world.server)
+    deeds.do("delete", durable("c"))
+    left = Keeper(world, RULES).bring(wanted("c, but declared", retention))
+    world.settle()
+    judged(world, left, deeds)
