@@ -192,6 +192,7 @@ class Link:
             error = self._refusal(write)
             if kind and self.dice.random() < 0.3:
                 self._obstinate[kind] = error
+                self.ground.outlasted = True  # for all that is known here, longer than any pause lasts
         if error is not None:
             self.ground.happened["refusals"] += 1
             self.trail.append(f"  refused: {title or 'a read'}: {error}")
