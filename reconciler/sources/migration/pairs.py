@@ -137,6 +137,8 @@ class View:
         """
         live, config = self.entry(slot), dict(self.config)
         entries = [one for one in config.get("sources") or () if one is not live]
+        if entry and live and not detached(entry):
+            config["metadata"] = _without_variation(self.stream, config.get("metadata"), live, entry)
         if entry and stands_for(entry, slot.spoken):
             config["metadata"] = with_variations(self.stream, config.get("metadata"), [(slot.spoken, entry)], self.owner)
         entries = [*entries, entry] if entry else entries
@@ -256,6 +258,17 @@ def _with_before(
     read = {(entry.get("consumer") or {}).get("name", "") or detached(entry) for entry in entries}
     kept = tuple(one for one in marker.before if one.durable in read and one.durable != before.durable)
     return with_mark(metadata, replace(marker, before=(*kept, before)), stream.mark)
+
+
+def _without_variation(stream: Key, metadata: Mapping[str, str] | None, live: Config, entry: Config) -> dict[str, str]:
+    """A stream's metadata without the note of an entry that another one takes the place of.
+
+    Its identity knows how far was copied under it, and never what was copied since: whatever is declared again begins anew.
+    """
+    marker = read_marker(metadata, stream.mark)
+    gone = normal_source(live)
+    rows = tuple(row for row in marker.residue if row.field != SOURCES or row.live != gone or row.live == normal_source(entry))
+    return dict(metadata or {}) if rows == marker.residue else with_mark(metadata, replace(marker, residue=rows), stream.mark)
 
 
 def with_variations(
