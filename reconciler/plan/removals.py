@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import State
@@ -13,13 +14,13 @@ from reconciler.model.normal import canonical
 from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.sourcing import durable_of
 from reconciler.plan import losses
-from reconciler.plan.change import Action, Cause, Change, Reason
+from reconciler.plan.change import Action, Cause, Change, Reason, not_seen
 from reconciler.plan.comparing.display import in_short
 from reconciler.plan.decide import delete
 from reconciler.plan.faults import guarded
 from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene, Seen
-from reconciler.procedures.holds import held_consumer
+from reconciler.procedures.holds import held_consumer, hold_key
 
 
 def undeclared(scene: Scene) -> frozenset[Key]:
@@ -103,13 +104,38 @@ def _removed_consumer(scene: Scene, key: Key, consumer: LiveConsumer, *, prune: 
     wanted_by = (_stands_for(key, consumer) if consumer.special else None) or key
     if wanted_by in scene.desired.resources:
         return _going_with(scene, key, wanted_by, consumer)
-    if prune and consumer.special and consumer.marker.source:
+    return _pruned(scene, key, wanted_by, consumer) if prune else None
+
+
+def _pruned(scene: Scene, key: Key, wanted_by: Key, consumer: LiveConsumer) -> Change | None:
+    """The delete of one that nothing which is declared wants."""
+    if consumer.special and consumer.marker.source:
         return _without_reader(scene, key, wanted_by, consumer, Cause.PRUNE)
-    if prune and key in scene.read_durables:
+    if key in scene.read_durables:
         return _drop(key, consumer, Cause.PRUNE).blocked(_is_needed(scene.read_durables[key].resource_key))
-    if prune and not _held_back(scene, key.name):
-        return _protected(scene, delete(scene, key, consumer, Cause.PRUNE))
-    return None
+    if silent := _may_be_read(scene, consumer):
+        return _drop(key, consumer, Cause.PRUNE).blocked(silent)
+    if _held_back(scene, key.name):
+        return None
+    spent = _is_spent(scene, key, wanted_by, consumer)
+    return _protected(scene, _drop(key, consumer, Cause.PRUNE) if spent else delete(scene, key, consumer, Cause.PRUNE))
+
+
+def _may_be_read(scene: Scene, consumer: LiveConsumer) -> Reason | None:
+    """Why a durable stays for now: a declared stream that did not answer may be the one that copies through it."""
+    if not scene.live.unknown or consumer.config.get("ack_policy") != "flow_control":
+        return None
+    silent = ((key, scene.live.why_unknown(key)) for key in scene.streams if key not in scene.live.streams)
+    return next((not_seen(f"{key} may read through it, and could not be read: {why}", key) for key, why in silent if why), None)
+
+
+def _is_spent(scene: Scene, key: Key, held: Key, hold: LiveConsumer) -> bool:
+    """Whether this is the hold of a consumer that is there and goes by its own position: what it keeps is in that one's hands."""
+    seen = scene.live.consumer(held)
+    if held == key or key != hold_key(held) or seen is None or not scene.ours(held, seen):
+        return False
+    made_before = units.parse_time(seen.info["created"]) < units.parse_time(hold.info["created"])
+    return made_before or bool(seen.info["delivered"]["consumer_seq"])
 
 
 def _is_needed(reader: Key) -> Reason:
@@ -170,12 +196,12 @@ def _stands_for(key: Key, consumer: LiveConsumer) -> Key | None:
 
 
 def _is_read(scene: Scene, aggregate: str) -> bool:
-    """Whether the stream that a durable is kept for is declared or live: then the durable goes with a change of that stream."""
+    """Whether the stream that a durable is kept for is declared, or may be live: then it goes with a change of that stream."""
     try:
         key = Key.parse(aggregate).stream_key
     except ValueError:  # it is kept for nobody, or the marker was damaged
         return False
-    return key in scene.streams or key in scene.live.streams
+    return key in scene.streams or key in scene.live.streams or bool(scene.live.why_unknown(key))
 
 
 def _reads(scene: Scene, stream: Key, durable: Key) -> bool:

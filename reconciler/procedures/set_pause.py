@@ -1,6 +1,7 @@
 """set-pause: pause or resume a consumer as its manifest says, and remember in the marker that it was us.
 
-Invariant: a pause that a person set is never lifted: only the deadline we remember may be resumed.
+Invariants: a pause that a person set is never lifted: only the deadline we remember may be resumed. So a deadline is remembered
+before it is set, and forgotten after it was lifted: whoever goes on after a crash knows whose it is.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class SetPause:
 
     def describe(self) -> Description:
         """What the plan prints."""
-        pause = f"pause until {self.until}" if self.until else "resume, if it is still paused by us"
-        return Description(NAME, (pause, "remember it in the marker"))
+        if self.until:
+            return Description(NAME, ("remember it in the marker", f"pause until {self.until}"))
+        return Description(NAME, ("resume, if it is still paused by us", "remember it in the marker"))
 
     def step(self, observation: Observation, memory: Any) -> Step:  # noqa: ANN401 - the set of steps already taken
         """The next thing to do."""
@@ -48,11 +50,13 @@ class SetPause:
             return Abort("missing", f"{self.key} is gone")
         live = fact["config"].get("pause_until")
         paused_until = units.format_time(units.parse_time(live)) if live else ""
-        if "pause" not in done and self._differs(paused_until, paused=fact.get("paused") is True):
+        pause = "pause" not in done and self._differs(paused_until, paused=fact.get("paused") is True)
+        update = "update" not in done and read_marker(fact["config"].get("metadata"), self.key.mark).pause_until != self.until
+        if update and (self.until or not pause):
+            return Do(UpdateConsumer(self.key, self.config), "remember the pause", done | {"update"})
+        if pause:
             title = f"pause until {self.until}" if self.until else "resume"
             return Do(PauseConsumer(self.key, self.until), title, done | {"pause"})
-        if "update" not in done and read_marker(fact["config"].get("metadata"), self.key.mark).pause_until != self.until:
-            return Do(UpdateConsumer(self.key, self.config), "remember the pause", done | {"update"})
         return Done()
 
     def _differs(self, live: str, *, paused: bool) -> bool:

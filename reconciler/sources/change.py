@@ -6,7 +6,7 @@ where nothing of the kind is needed, a plain change stays plain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,7 +16,7 @@ from reconciler.model.identity import Key
 from reconciler.model.normal import canonical
 from reconciler.model.seen.live import LiveStream
 from reconciler.plan import losses
-from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason, suspended, update_prevented
+from reconciler.plan.change import Action, Cause, Change, FieldDiff, Reason, not_seen, suspended, update_prevented
 from reconciler.plan.comparing import diff
 from reconciler.plan.comparing.difference import compare
 from reconciler.plan.decide import outline
@@ -58,6 +58,9 @@ def resolve(scene: Scene, streams: Iterable[Key], changes: Iterable[Change]) -> 
     for key in streams:
         declared = scene.streams.get(key)
         seen = scene.live.streams.get(key)
+        if declared is not None and seen is None and (why := scene.live.why_unknown(key)):
+            found.update(_kept_as_they_are(scene, key, why, found))
+            continue
         if declared is None or not (_copies(declared, seen) or key in scene.kept_durables):
             continue
         change = guarded(scene, declared.key, partial(_of_stream, scene, declared, seen, found))
@@ -67,6 +70,15 @@ def resolve(scene: Scene, streams: Iterable[Key], changes: Iterable[Change]) -> 
                     found.pop(member, None)
             found[declared.key] = change
     return list(found.values())
+
+
+def _kept_as_they_are(scene: Scene, key: Key, why: str, found: Mapping[Key, Change]) -> Iterator[tuple[Key, Change]]:
+    """The durables of a stream that does not answer: how it reads through them by now, nobody knows."""
+    reason = not_seen(f"{key} reads through it, and could not be read: {why}", key)
+    for durable, stream in scene.read_durables.items():
+        change = found.get(durable) if stream == key else None
+        if change is not None and change.action is not Action.BLOCKED:
+            yield durable, change.blocked(reason)
 
 
 def _copies(declared: Declared, seen: LiveStream | None) -> bool:

@@ -395,6 +395,34 @@ def test_the_hold_of_a_consumer_that_is_to_go_goes_with_it() -> None:
     assert (change.key.name, change.action) == ("_reconciler_hold_billing", Action.DELETE)
 
 
+def _hold_beside(**consumer_there: Any) -> Plan:
+    """A consumer that is not declared any more, and the hold that a procedure left beside it, with messages to come."""
+    journal = Journal("recreate-consumer", "hold", "x", '{"consumer":"billing","start":1}')
+    mark = "Consumer/ORDERS/_reconciler_hold_billing"
+    hold = {"name": "_reconciler_hold_billing", "metadata": Marker(owner="default", journal=journal, key=mark).to_metadata()}
+    orders, billing = stream("ORDERS"), marked(consumer("ORDERS", "billing"))
+    there = [consumer_info("ORDERS", billing, **consumer_there)] if consumer_there else []
+    kept = consumer_info("ORDERS", hold, num_pending=3, created="2026-01-02T00:00:00Z")
+    return plan(desired(orders), live(stream_info(marked(orders)), *there, kept), Rules(policy="sync", max_change_percent=100))
+
+
+@pytest.mark.parametrize(
+    ("there", "action"),
+    [
+        ({"created": "2026-01-01T00:00:00Z"}, Action.DELETE),
+        ({"created": "2026-01-03T00:00:00Z", "delivered": {"consumer_seq": 1, "stream_seq": 1}}, Action.DELETE),
+        ({"created": "2026-01-03T00:00:00Z"}, Action.BLOCKED),
+        ({}, Action.BLOCKED),
+    ],
+    ids=["still itself", "made anew, and at work", "made anew, nothing delivered", "away"],
+)
+def test_the_hold_of_an_undeclared_consumer_goes_where_that_one_has_its_own_position(
+    there: dict[str, Any], action: Action
+) -> None:
+    found = {change.key.name: change.action for change in _hold_beside(**there).changes}
+    assert found["_reconciler_hold_billing"] is action
+
+
 def test_nobody_can_make_a_removal_look_small_with_streams_of_his_own() -> None:
     declared = [stream(f"K{number}") for number in range(12)]
     theirs = [stream_info({"name": f"F{number}", "metadata": {"reconciler.owner": "default"}}) for number in range(40)]

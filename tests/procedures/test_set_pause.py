@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from reconciler.model.identity import Key
-from reconciler.model.marker import Marker
+from reconciler.model.marker import Marker, read_marker
 from reconciler.procedures.machine import Done
-from reconciler.procedures.requests import CreateConsumer, CreateStream, PauseConsumer, UpdateConsumer
+from reconciler.procedures.requests import CreateConsumer, CreateStream, PauseConsumer, UpdateConsumer, Write
 from reconciler.procedures.set_pause import SetPause
 from tests.support.world.driver import Run, run
 from tests.support.world.server import ModelServer
@@ -52,3 +52,27 @@ def test_a_declared_pause_replaces_another_one() -> None:
     done = run(SetPause(C, _config(OURS), OURS, remembered=OURS), server)
     assert isinstance(done.end, Done)
     assert done.writes == [PauseConsumer(C, OURS)]
+
+
+class _Killed(Exception):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("executed", [0, 1])
+def test_who_goes_on_after_a_kill_for_a_manifest_without_the_pause_knows_that_it_was_ours(executed: int) -> None:
+    server = ModelServer()
+    server.write(CreateStream(Key("Stream", "S"), orjson.dumps({"name": "S", "subjects": ["s.>"]})))
+    server.write(CreateConsumer(C, _config("")))
+    written: list[Write] = []
+
+    def killed() -> None:
+        if len(written) > executed:
+            raise _Killed
+
+    server.veto = written.append
+    with pytest.raises(_Killed):
+        run(SetPause(C, _config(OURS), OURS), server, between=killed)
+    seen = server.consumers["S", "c"]
+    remembered = read_marker(seen.config["metadata"], C.mark).pause_until
+    run(SetPause(C, _config(""), "", remembered), server)
+    assert not server.paused(seen)

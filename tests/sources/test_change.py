@@ -202,6 +202,28 @@ def test_what_does_not_answer_is_not_called_missing() -> None:
     assert the_change(after(there, copier(managed()))).cause is Cause.MISSING
 
 
+@pytest.mark.parametrize(
+    "now",
+    [(copier(plain()),), (copier(managed()),), (copier(own("v")), user("v")), (copier(own(deliver="x")), user(deliver="x"))],
+    ids=["none", "managed", "another one", "elsewhere"],
+)
+def test_no_durable_is_made_changed_or_removed_while_the_stream_that_reads_does_not_answer(now: tuple[Declared, ...]) -> None:
+    there = world(copier(own()), user())
+    live = live_of(there.server)
+    streams = {key: seen for key, seen in live.streams.items() if key != A}
+    found = plan(manifests(origin(), *now), replace(live, streams=streams, unknown={A: "no leader"}), SYNC)
+    assert {change.action for change in found.changes} == {Action.BLOCKED}
+    assert {code for change in found.changes for code in codes(change)} == {"unknown"}
+
+
+def test_a_managed_durable_stays_while_a_stream_that_is_not_declared_any_more_does_not_answer() -> None:
+    there = world(copier(managed()))
+    live = live_of(there.server)
+    streams = {key: seen for key, seen in live.streams.items() if key != A}
+    found = plan(manifests(origin()), replace(live, streams=streams, unknown={A: "no leader"}), SYNC)
+    assert found.changes == ()
+
+
 def test_a_question_that_nobody_answers_blocks() -> None:
     there = world(copier(managed(filterSubject="s.a")), subjects=("s.a", "s.b"))
     wanted = manifests(origin(), copier(managed(filterSubject="s.>")))

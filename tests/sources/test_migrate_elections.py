@@ -6,6 +6,7 @@ its ack floor, and forgets what was stored through an entry that came in between
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import Counter
 
@@ -13,8 +14,9 @@ import pytest
 
 from reconciler.model.desired import Desired
 from tests.support.world.copying import BEAT
-from tests.support.world.declared import RETENTIONS, ROWS
-from tests.support.world.keeper import Keeper
+from tests.support.world.declared import RETENTIONS, ROWS, copier, origin, own, user
+from tests.support.world.driver import NO_CRASH
+from tests.support.world.keeper import Keeper, Killed, manifests
 from tests.support.world.kept import KeptWorld, assert_exact, world_of
 
 pytestmark = pytest.mark.diagonal
@@ -64,6 +66,26 @@ def test_every_message_arrives_once_whenever_the_stream_gets_another_leader(name
     row = ROWS[name]
     before, after = row.manifests(retention)
     assert_exact_whenever_elected(clustered(before, retention), after, row.kept)
+
+
+@pytest.mark.parametrize("retention", RETENTIONS)
+def test_two_durables_of_one_origin_are_renamed_though_it_is_killed_where_one_of_them_is_gone(retention: str) -> None:
+    def wanted(**readers: str) -> Desired:
+        picked = [user(name, filterSubjects=[f"s.{subject}"]) for subject, name in readers.items()]
+        return manifests(origin(retention), copier(*map(own, readers.values())), *picked)
+
+    world = clustered(wanted(a="u", b="v"), retention)
+    after = wanted(a="w", b="x")
+    smooth = Keeper(copy.deepcopy(world))
+    smooth.bring(after)
+    for moment in smooth.moments():
+        keeper = Keeper(copy.deepcopy(world), crash=moment)
+        with contextlib.suppress(Killed):
+            keeper.attempt(after)
+        keeper.world.live(3)
+        keeper.crash = NO_CRASH
+        keeper.bring(after)
+        assert_exact(keeper, after, "w", "x", where=str(moment))
 
 
 @pytest.mark.parametrize("retention", RETENTIONS)

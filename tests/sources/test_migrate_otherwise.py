@@ -11,8 +11,9 @@ import copy
 
 import pytest
 
-from reconciler.model.desired import Desired
+from reconciler.model.desired import Declared, Desired
 from reconciler.model.normal import normal_consumer, normal_stream
+from reconciler.plan.change import Rules
 from reconciler.procedures.requests import UpdateStream
 from tests.support.world.declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
 from tests.support.world.driver import NO_CRASH, Crash
@@ -22,6 +23,8 @@ from tests.support.world.sources import SourceWorld, durable
 
 pytestmark = pytest.mark.diagonal
 RETENTION = pytest.mark.parametrize("retention", RETENTIONS)
+UNREAD = Rules(policy="sync", allow=frozenset({("data-loss", "Consumer/S/u")}))
+"""A durable that was made, and that nothing has read through when it is not wanted any more, has all before it."""
 CHANGES = (
     "ephemeral to managed",
     "ephemeral to user",
@@ -148,3 +151,25 @@ def test_what_is_changed_to_a_third_thing_meanwhile_ends_as_that(name: str, thir
     before, after = ROWS[name].manifests(retention)
     declared, kept = THIRD[third]
     ends_as_said_last(world_of(before, retention), after, manifests(origin(retention), *declared), *filter(None, [kept]))
+
+
+@RETENTION
+def test_an_entry_that_had_to_be_varied_is_varied_anew_when_another_one_was_in_its_place_for_a_moment(retention: str) -> None:
+    def wanted(*now: Declared) -> Desired:
+        return manifests(origin(retention), *now)
+
+    world = world_of(wanted(copier(managed())), retention)
+    last, between = wanted(copier(plain())), wanted(copier(own()), user())
+    Keeper(world).bring(last)
+    world.live(1)
+    smooth = Keeper(copy.deepcopy(world))
+    smooth.bring(between)
+    for moment in smooth.moments():
+        keeper = Keeper(copy.deepcopy(world), UNREAD, crash=moment)
+        with contextlib.suppress(Killed):
+            keeper.attempt(between)
+        keeper.crash = NO_CRASH
+        keeper.world.live(1)
+        assert keeper.bring(last).changes == (), moment
+        keeper.world.settle()
+        assert (keeper.world.missing(), keeper.world.duplicates()) == ([], []), moment

@@ -19,7 +19,7 @@ from reconciler.model.normal import Config, normal_source
 from reconciler.model.residue import RENAMED, SOURCES, Residue
 from reconciler.model.sourcing import copied_subjects, detached, durable_of, is_unused
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
-from reconciler.procedures.requests import ConsumerInfo, Fact, Read, StreamInfo
+from reconciler.procedures.requests import Absent, ConsumerInfo, Fact, Read, StreamInfo
 
 ACTIVE = 2 * 10**9
 """A source that heard from its origin within this time is alive: there are heartbeats every second."""
@@ -144,6 +144,8 @@ class View:
         for slot, entry, before in edits:
             live = self.entry(slot)
             entries = [*(one for one in entries if one is not live), entry]
+            if live and not detached(entry):
+                config["metadata"] = _without_variation(self.stream, config.get("metadata"), live, entry)
             if stands_for(entry, slot.spoken):
                 config["metadata"] = with_variations(self.stream, config.get("metadata"), [(slot.spoken, entry)], self.owner)
             if before:
@@ -169,10 +171,19 @@ class View:
         return min(known) if known and len(known) == len(ages) else None
 
     def flows(self, entry: Config) -> bool:
-        """Whether every source like this entry has heard from its origin lately."""
-        info = self.info or {}
-        alive = [one for one in _source_infos(info) if place_of(one) == place_of(entry)]
-        return bool(alive) and all(0 <= one.get("active", -1) <= ACTIVE for one in alive)
+        """Whether every source like this entry has heard from its origin lately, but for those that cannot.
+
+        INFO does not tell which is which; one whose durable is gone gets another one when its own turn comes.
+        """
+        shown = [one for one in _source_infos(self.info or {}) if place_of(one) == place_of(entry)]
+        alive = [one for one in shown if 0 <= one.get("active", -1) <= ACTIVE]
+        twins = (one for one in copied_entries(self.config) if place_of(one) == place_of(entry))
+        return bool(alive) and len(alive) >= len(shown) - sum(map(self._cut_off, twins))
+
+    def _cut_off(self, entry: Config) -> bool:
+        """Whether an entry reads through a durable that is known to be gone."""
+        key = durable_of(entry, self.stream.domain)
+        return key is not None and isinstance(self.facts.get(ConsumerInfo(key)), Absent)
 
 
 def _led(info: Config) -> Config:
@@ -253,6 +264,17 @@ def _with_before(
     read = {(entry.get("consumer") or {}).get("name", "") or detached(entry) for entry in entries}
     kept = tuple(one for one in marker.before if one.durable in read and one.durable != before.durable)
     return with_mark(metadata, replace(marker, before=(*kept, before)), stream.mark)
+
+
+def _without_variation(stream: Key, metadata: Mapping[str, str] | None, live: Config, entry: Config) -> dict[str, str]:
+    """A stream's metadata without the note of an entry that another one takes the place of.
+
+    Its identity knows how far was copied under it, and never what was copied since: whatever is declared again begins anew.
+    """
+    marker = read_marker(metadata, stream.mark)
+    gone = normal_source(live)
+    rows = tuple(row for row in marker.residue if row.field != SOURCES or row.live != gone or row.live == normal_source(entry))
+    return dict(metadata or {}) if rows == marker.residue else with_mark(metadata, replace(marker, residue=rows), stream.mark)
 
 
 def with_variations(

@@ -186,7 +186,7 @@ class Ground:
         """The last sequence that was copied: more than a durable's floor, where a server was stopped before it was told.
 
         On a workqueue such messages are still there, so the durable has to hand them over, and be told, once more, as soon as
-        somebody listens.
+        somebody listens. Where another one of that name was made meanwhile, which delivers elsewhere, nobody ever will.
         """
         live = self.view.entry(self.slot)
         if live is None or detached(live):
@@ -197,6 +197,8 @@ class Ground:
         if found.seq <= floor or self.slot.retention != "workqueue":
             return max(found.seq, floor)
         if not seen.info.get("push_bound"):
+            if (live.get("consumer") or {}).get("deliver_subject") != seen.config.get("deliver_subject"):
+                return found.seq
             return self.wait(
                 f"{self.view.stream} listens to {key.name} again, which was not told that all it delivered is stored"
             )
