@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--resources", type=int, default=2000)
     parser.add_argument("--rate", type=float, default=20.0, help="acts a second")
     parser.add_argument("--messages", type=float, default=40.0, help="messages a second, over all streams")
-    parser.add_argument("--settle", type=float, default=120.0, metavar="SECONDS", help="until everything is in place or named")
+    parser.add_argument("--settle", type=float, default=180.0, metavar="SECONDS", help="until everything is in place or named")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--version", default=NEWEST, help="of nats-server")
     parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the daemons have logged there")

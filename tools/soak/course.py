@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +35,8 @@ SAMPLES = 10.0
 INTERVAL = 60.0
 _FLAGS = ("--prune", "--interval", f"{INTERVAL:g}s")
 _FIRST = 300.0
-_GLANCE = 1.0
+_TAKEN_UP = 5.0
+"""Seconds after which other manifests are in force: they are polled every two."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +101,19 @@ class Soak:
             await publishing  # the last message has to be confirmed
 
     async def leave_alone(self) -> float:
-        """Nobody changes anything any more; how long it took until everything was in place or named."""
-        if self.commits % 2:
-            self.families.write(0)
+        """Nobody changes anything any more; how long it took until everything was in place or named, and every source flowed."""
+        self.families.write(0)
         await self.meddler.take_back()
         began = time.monotonic()
-        found: list[str] = ["nothing is known yet"]
-        while found and time.monotonic() - began < self.asked.settle:
-            await asyncio.sleep(_GLANCE)
-            leader = await self.pair.leader()
-            found = verdict.settled(await leader.process.status(), self.ledger) if leader else ["nobody leads"]
+        await asyncio.sleep(_TAKEN_UP)
+        with suppress(TimeoutError):
+            await until(self._settled, self.asked.settle)
         return time.monotonic() - began
+
+    async def _settled(self) -> bool:
+        leader = await self.pair.leader()
+        document = await leader.status() if leader else None
+        return bool(document and _flowing(document) and not verdict.settled(document, self.ledger))
 
     async def _sampling(self) -> None:
         while True:

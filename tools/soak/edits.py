@@ -53,28 +53,28 @@ async def edit_consumer(hands: Hands, family: Family) -> None:
     ]
     if not is_read(family, name):
         fields += [{"max_deliver": dice.randrange(1, 50)}, {"inactive_threshold": _HOUR}, {"headers_only": True}]
-    if family.retention == "limits":
+    elif family.retention == "limits":
         fields.append({"filter_subjects": list(family.wanted[:1])})
     await hands.edit(family.stream, name, **dice.choice(fields))
 
 
-async def widen_consumer(hands: Hands, family: Family) -> None:
-    """It delivers everything: what that adds may not be taken away again while nobody has read it."""
+async def misguide_consumer(hands: Hands, family: Family) -> None:
+    """It delivers something else, or everything: what that adds may not be taken away again while nobody has read it."""
     name = _member(hands, family)
     key = key_of(family.stream, name)
     if key in hands.ledger.standing:
         raise NoSuch(name)
     before = (await hands.info(family.stream, name))["config"]
-    wide = [f"{family.kind}.{family.number}.>"]
+    wide = [hands.dice.choice((f"{family.kind}.{family.number}.>", *family.subjects))]
     await hands.edit(family.stream, name, filter_subjects=wide)
 
     async def undo() -> None:
         live = (await hands.info(family.stream, name))["config"]
-        if _filters(live) == wide:
+        if _filters(live) == wide != _filters(before):
             await hands.edit(family.stream, name, filter_subjects=_filters(before))
 
     if not is_read(family, name):
-        hands.stands(key, "made to deliver everything", undo, last=False)
+        hands.stands(key, "made to deliver something else", undo, last=False)
 
 
 async def delete_consumer(hands: Hands, family: Family) -> None:
@@ -123,7 +123,7 @@ async def copy_stream(hands: Hands, family: Family) -> None:
         return
     name = f"DUPLICATE-{hands.ledger.acts.total()}"
     config = _copied((await hands.info(family.stream))["config"], name)
-    config |= {"subjects": [f"duplicate.{name}"]}
+    config |= {"subjects": [f"duplicate.{name}"], "retention": "limits"}
     config.pop("sources", None)
     if hands.dice.random() < 1 / 3:  # forged to the last
         config["metadata"] = {**config.get("metadata", {}), "reconciler.key": key_of(name)}

@@ -16,7 +16,7 @@ Act = Callable[[Hands, Family], Awaitable[None]]
 _ROWS: tuple[tuple[int, Act, tuple[str, ...]], ...] = (
     (20, edits.edit_stream, ("kept", "rough", "worked", "copied", "bucket")),
     (30, edits.edit_consumer, ("kept", "rough", "worked", "full")),
-    (2, edits.widen_consumer, ("kept", "rough", "full")),
+    (2, edits.misguide_consumer, ("kept", "rough", "full")),
     (14, edits.delete_consumer, ("kept", "rough", "workqueue")),
     (6, edits.recreate_consumer, ("kept", "rough", "workqueue")),
     (1, edits.misplaced_consumer, ("rough",)),

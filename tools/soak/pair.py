@@ -6,6 +6,7 @@ Invariant: each process is ended by its own pid when the block is left, however 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import sys
@@ -14,8 +15,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 
+from tests.support.account.wire import Json
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import Daemon
 from tools.bench.daemon_process import memory
@@ -87,6 +90,11 @@ class Life:
             self.samples.append(sample)
             return sample
         return None
+
+    async def status(self) -> Json | None:
+        """What it says of every resource; None when it does not answer in time."""
+        code, text = await self.process.get("/status?limit=10000")
+        return dict(json.loads(text)) if code == HTTPStatus.OK else None
 
     def total(self, name: str) -> int:
         """The last that it said of a counter."""
