@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep what the daemons have logged there")
     given = vars(parser.parse_args())
     logs = given.pop("logs")
-    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM
+    roomy = "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM
     with tempfile.TemporaryDirectory(prefix="reconciler-soak-", dir=_MEMORY if roomy else None) as scratch:
         try:
             failed = asyncio.run(soak(Asked(**given), Path(scratch)))
