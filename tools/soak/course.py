@@ -34,7 +34,8 @@ WATCHED = (1 / 3, 0.9)
 SAMPLES = 10.0
 INTERVAL = 60.0
 _FLAGS = ("--prune", "--interval", f"{INTERVAL:g}s")
-_FIRST = 300.0
+_FIRST = 1800.0
+"""Seconds until everything has to be in place for the first time: on a busy machine thousands of creates take theirs."""
 _TAKEN_UP = 5.0
 """Seconds after which other manifests are in force: they are polled every two."""
 
