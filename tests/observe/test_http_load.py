@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from structlog.testing import capture_logs
 
 from reconciler.observe.http.controls import StatusQuery
 from reconciler.observe.http.door import MOST
@@ -111,16 +113,43 @@ async def test_a_connection_that_is_kept_alive_is_served_again_after_a_while() -
             await asyncio.sleep(0.4)  # longer than a request may take
 
 
-async def test_readers_who_do_not_read_keep_no_probe_out() -> None:
-    class Big(Daemon):
-        def telling(self, query: StatusQuery) -> Pieces[Json]:
-            yield from super().telling(query)
-            return {"kind": "Status", "resources": ["x" * 1000] * 10_000}
+class Big(Daemon):
+    """Its status takes more than one write."""
 
+    def telling(self, query: StatusQuery) -> Pieces[Json]:
+        """Ten megabytes."""
+        yield from super().telling(query)
+        return {"kind": "Status", "resources": ["x" * 1000] * 10_000}
+
+
+async def test_readers_who_do_not_read_keep_no_probe_out() -> None:
     async with serving(Big()) as server, AsyncExitStack() as stack:
         for _ in range(2 * MOST):
             await connected(server, stack, b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await livez(server) == "alive\n"
+
+
+async def test_a_reader_who_goes_when_the_answer_begins_is_no_fault_of_ours() -> None:
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    class Late(Daemon):
+        def telling(self, query: StatusQuery) -> Pieces[Json]:
+            yield from super().telling(query)
+            begun.set()
+            loop.call_soon(loop.call_soon, one.close)  # just before whoever waits for this goes on, and writes
+            return {"kind": "Status", "text": "x" * 10_000_000}
+
+    with capture_logs() as said:
+        async with serving(Late()) as server, AsyncExitStack() as stack:
+            one = await connected(server, stack, b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert server._door is not None
+            await begun.wait()
+            async with asyncio.timeout(SECONDS):
+                while server._door.guests:  # noqa: ASYNC110 - until it is noticed
+                    await asyncio.sleep(0.01)
+            assert await livez(server) == "alive\n"
+    assert [line["event"] for line in said if line["log_level"] == "error"] == []
 
 
 async def test_what_many_ask_for_is_rendered_once_for_all_of_them() -> None:

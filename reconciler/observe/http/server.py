@@ -11,7 +11,7 @@ import errno
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, cast
 
 import orjson
@@ -179,10 +179,11 @@ class HttpServer:
         response = web.StreamResponse(headers=_HEADERS)
         response.content_type = "application/json"
         response.content_length = len(body)
-        await response.prepare(request)
-        for start in range(0, len(body), _PART):
-            await response.write(body[start : start + _PART])  # which waits for a slow reader
-        await response.write_eof()
+        with suppress(ConnectionResetError):  # whoever asked has gone
+            await response.prepare(request)
+            for start in range(0, len(body), _PART):
+                await response.write(body[start : start + _PART])  # which waits for a slow reader
+            await response.write_eof()
         return response
 
     def _order(self, order: Callable[[web.Request], None]) -> Handler:
