@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support import groups, promises, skipped
+from tests.support import groups, passed, promises, skipped
 from tests.support.account.wire import Wire
 from tests.support.choice import every_day, run_everything, versions_for
 from tests.support.cluster.servers import Cluster
@@ -117,12 +117,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
         chosen = set(every_day(items))
         _leave_out(config, items, [item for item in items if item not in chosen])
+    if config.getoption("--all") and (before := passed.read()):
+        again = [item for item in items if passed.name_of(item.nodeid) in before and passed.is_the_same(item)]
+        passed.leaves_out(len(again))
+        _leave_out(config, items, again)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,6 +143,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["promises"] = sorted(promises.seen())
+        config.workeroutput["again"] = passed.left_out()
         return
     if session.testsfailed or config.args != config.getini("testpaths") or config.option.keyword or config.option.markexpr:
         return
@@ -149,13 +155,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """What one of the processes has seen."""
-    promises.saw(getattr(node, "workeroutput", {}).get("promises", ()))
+    """What one of the processes has seen, and left out."""
+    told = getattr(node, "workeroutput", {})
+    promises.saw(told.get("promises", ()))
+    passed.leaves_out(told.get("again", 0))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what nothing proved, and what was not run."""
+    config = terminalreporter.config
+    if not config.getoption("--all") and not hasattr(config, "workerinput"):
+        passed.write(terminalreporter.stats.get("passed", ()))
+    if again := passed.left_out():
+        terminalreporter.write_line(f"{again} tests passed a moment ago in `make test` of the same files, and were not run again")
     for line in skipped.lines(terminalreporter.stats.get("skipped", ())):
         terminalreporter.write_line(line)
-    for missing in terminalreporter.config.stash.get(_MISSING, ()):
+    for missing in config.stash.get(_MISSING, ()):
         terminalreporter.write_line(f"UNPROVEN on a real server: {missing}")

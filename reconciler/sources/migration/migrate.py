@@ -90,8 +90,9 @@ class MigrateSource:
         return (StreamInfo(self.key),)
 
     def consumers(self, number: int) -> Sequence[Key]:
-        """The durables of an entry."""
-        return self.slots[number].keys
+        """The durables of all entries of this origin: whether messages flow is only told of all of them together."""
+        origin = self.slots[number].origin
+        return tuple(dict.fromkeys(key for slot in self.slots if slot.origin == origin for key in slot.keys))
 
     def part_step(self, number: int, look: Observation, course: Course) -> PartStep | None:
         """The next step of one entry."""
