@@ -6,7 +6,7 @@ Invariant: `parse(print(x)) == x` for every value; nothing here ever touches a f
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 MILLISECOND, SECOND = 10**6, 10**9
 """In nanoseconds, the unit of every duration and moment."""
@@ -22,6 +22,14 @@ _BYTES = {"B": 1, **_DECIMAL, **_BINARY, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, 
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s?([A-Za-z]+)", re.ASCII)
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+_EPOCH, _ONE_SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(seconds=1)
+_AGAIN, _CYCLE = "0400", 146_097 * 86_400
+"""The calendar repeats itself after 400 years; Python has no year 0."""
+_YEAR_ONE, _LAST = -62_135_596_800, 253_402_300_799
+_FIRST = _YEAR_ONE - 366 * 86_400
+_FARTHEST = (23 * 60 + 59) * 60
+"""Seconds by which a zone can be away from UTC."""
 
 MAX_INT64 = 2**63 - 1
 
@@ -89,20 +97,24 @@ def format_size(count: int) -> int | str:
 
 
 def parse_time(text: str) -> int:
-    """RFC 3339 with up to nine fractional digits, as nanoseconds since the epoch."""
+    """RFC 3339 with up to nine fractional digits, as nanoseconds since the epoch; servers take year 0 as well."""
     match = _TIME.fullmatch(text.strip())
     if not match:
         msg = f"not a timestamp: {text[:40]!r} (expected RFC 3339, e.g. 2026-01-31T12:00:00Z)"
         raise ValueError(msg)
     day, clock, fraction, zone = match.groups()
-    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
-    seconds = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+    before = day.startswith("0000")
+    moment = datetime.fromisoformat(f"{_AGAIN if before else ''}{day[4 * before :]}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    seconds = (moment - _EPOCH) // _ONE_SECOND - before * _CYCLE
     return seconds * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 def format_time(ns: int) -> str:
-    """UTC, with as many fractional digits as needed: the form Go's RFC3339Nano prints."""
+    """UTC, with as many fractional digits as needed: the form Go's RFC3339Nano prints; at both ends of time another zone."""
     seconds, rest = divmod(ns, SECOND)
-    base = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    zone, ahead = ("Z", 0) if _FIRST <= seconds <= _LAST else ("-23:59", -_FARTHEST) if seconds > 0 else ("+23:59", _FARTHEST)
+    before = seconds + ahead < _YEAR_ONE
+    moment = _EPOCH + (seconds + ahead + before * _CYCLE) * _ONE_SECOND
+    base = f"{moment.year - 400 * before:04d}-{moment:%m-%dT%H:%M:%S}"
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{base}{fraction}Z"
+    return f"{base}{fraction}{zone}"

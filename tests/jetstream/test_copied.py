@@ -176,7 +176,7 @@ async def test_an_entry_that_is_gone_is_still_known_by_what_it_copied(scene: Sce
 
 async def test_a_message_that_only_looks_like_a_copy_is_none(scene: Scene) -> None:
     await scene.copying(PLAIN)
-    for value in ("$JS.ACK.S.c.1.7.7.1.0", "S", "S x > >", "S 7", "", "S 9 s.a >"):
+    for value in ("$JS.ACK.S.c.1.7.7.1.0", "S", "S x > >", "S 7", "", "S 9 s.a >", f"S {'9' * 5000} > >"):
         await scene.wire.client.request("own", b"", headers={"Nats-Stream-Source": value})
     assert (await scene.copied(PLAIN)).seq == 0
 

@@ -101,3 +101,11 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 @given(st.integers(0, 4102444800 * SECOND))
 def test_a_printed_time_reads_back(ns: int) -> None:
     assert parse_time(format_time(ns)) == ns
+
+
+@pytest.mark.parametrize("text", ["0000-02-29T12:00:00Z", "0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999999999-23:59"])
+def test_moments_at_both_ends_of_time_are_read_and_written(text: str) -> None:
+    """Servers take them; Python has no year 0."""
+    moment = parse_time(text)
+    assert parse_time(format_time(moment)) == moment
+    assert (moment < 0) == text.startswith("0000")

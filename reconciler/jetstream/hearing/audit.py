@@ -27,6 +27,7 @@ _ANSWER = b',"response":"'
 _FAILED = b',\\"error\\":{'
 _CLIENT_WITHIN = 8192
 _ERROR_WITHIN = 200
+_SHOWN = 200
 _CHANGES = re.compile(
     rb'\$JS\.(?:([^."]+)\.)?API\.'
     rb'(?:(STREAM)\.(?:CREATE|UPDATE|DELETE|RESTORE)\.([^."]+)'
@@ -82,8 +83,8 @@ def read_change(data: bytes) -> Heard | None:
 
 
 def _texts(fields: object) -> dict[str, str]:
-    """Those that are text, as a server writes them."""
-    return {name: text for name, text in fields.items() if isinstance(text, str)} if isinstance(fields, dict) else {}
+    """Those that are text, as a server writes them; of a long one as much as anybody can read, for many are remembered."""
+    return {name: text[:_SHOWN] for name, text in fields.items() if isinstance(text, str)} if isinstance(fields, dict) else {}
 
 
 def _text(part: bytes | None) -> str:

@@ -36,7 +36,8 @@ _LITTLE = 1024
 """Messages looked through at a time where the server has told how far it is."""
 _SOURCE = re.compile(rb"\r\nNats-Stream-Source: *([^\r\n]*)")
 _LEGACY = b"$JS.ACK."
-_PARTS = 4
+_PARTS, _DIGITS = 4, 20
+"""Anybody who may publish there may have written the header."""
 _NEAR = 8
 """Messages looked at around a place that is only tried, and four times as many further on."""
 _REMEMBERED = 256
@@ -275,7 +276,7 @@ def _stored(reply: bytes) -> _Stored:
     seq, time = int(message["seq"]), message["time"]
     header = _SOURCE.search(base64.b64decode(message.get("hdrs", "")))
     parts = [] if header is None or header[1].startswith(_LEGACY) else header[1].decode(errors="replace").split(" ")
-    if len(parts) < _PARTS or not parts[1].isdecimal():
+    if len(parts) < _PARTS or not parts[1].isdecimal() or len(parts[1]) >= _DIGITS:
         return _Stored(seq, time, "", 0)
     return _Stored(seq, time, f"{parts[0]} {parts[2]} {parts[3]}", int(parts[1]))
 

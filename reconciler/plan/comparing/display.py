@@ -47,7 +47,10 @@ def yaml_value(model: type[BaseModel], wire_name: str, value: Any, *, generated:
             value = _without_unused(value)
         known = [name for name in table(nested) if name in value]
         names = (*known, *(name for name in value if name not in known))
-        return {yaml_name(nested, name): yaml_value(nested, name, value[name], generated=generated) for name in names}
+        shown = {name: yaml_name(nested, name) for name in names if name in nested.model_fields}  # all else is of a newer server
+        return {shown[name]: yaml_value(nested, name, value[name], generated=generated) for name in shown} | {
+            name: value[name] for name in names if name not in shown
+        }
     if isinstance(value, list):
         if nested:
             return [yaml_value(model, wire_name, item, generated=generated) for item in value]
