@@ -35,6 +35,9 @@ SHORT_PINGS = 'ping_interval: "1s"\nping_max: 2\n'
 """Of a server that gives up a stopped client within three seconds."""
 
 
+_TOLD = ("leads ", "failed ", "done ")
+
+
 @dataclass
 class Former:
     """The leader before, a process."""
@@ -52,9 +55,13 @@ class Former:
         await self.process.stdin.drain()
 
     async def said(self) -> str:
-        """Its next line."""
+        """The next thing it tells us; what it logs in between is for people. Empty when it has ended."""
         assert self.process.stdout is not None
-        return (await asyncio.wait_for(self.process.stdout.readline(), SECONDS)).decode().strip()
+        async with asyncio.timeout(SECONDS):
+            while line := (await self.process.stdout.readline()).decode():
+                if line.startswith(_TOLD):
+                    return line.strip()
+        return ""
 
     async def until_stopped(self) -> None:
         """Returns when it stands still."""
