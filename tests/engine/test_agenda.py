@@ -161,3 +161,14 @@ async def test_as_many_procedures_as_there_is_room_for_have_their_turn_and_first
     assert (await agenda.take()).keys == frozenset((keys[2], keys[0]))
     agenda.procedure_ended([A], Done(), 9)
     assert (await agenda.take()).keys == frozenset((keys[1], keys[3]))
+
+
+@pytest.mark.parametrize("settled", [None, [Key("Consumer", "a", "S")]])
+async def test_a_turn_is_not_spent_on_what_is_no_longer_wanted(settled: list[Key] | None) -> None:
+    agenda, waits = Agenda(Clock()), Later("waits", After.A_TURN)
+    gone, wanted = (replace(DRIFT, key=Key("Consumer", name, "S")) for name in "ab")
+    for change in (gone, wanted):
+        agenda.ended(change, waits)
+    agenda.planned([wanted], settled)
+    agenda.procedure_ended([], Done())
+    assert (await agenda.take()).keys == frozenset([wanted.key])

@@ -112,10 +112,13 @@ class Agenda:
         for change in changes:
             self._trouble.seen(change)
         if settled is None:
-            self._trouble.keep(change.key.live_key for change in changes)
+            wanted = {change.key.live_key for change in changes}
+            self._trouble.keep(wanted)
+            self._turns = {key: begun for key, begun in self._turns.items() if key in wanted}
             self._looks.forget(EVERY_STREAM)
         for key in settled or ():
             self._trouble.forget(key)
+            self._turns.pop(key, None)
 
     def ended(self, change: Change, result: Result) -> float:
         """How a try ended; seconds until the next one, infinite when something else has to happen first."""

@@ -4,12 +4,12 @@ What an entry has copied is known to the server under the entry's identity (`mod
 begins where its consumer stands. So every way from one to another is: hold the old one still, find Y, the last sequence it
 copied, and let the new one begin at Y + 1.
 
-- ephemeral → durable (`taking.prepare`): the durable is made paused, and the entry begins to read through it; Y is the last
+- ephemeral → durable (`attach.prepare`): the durable is made paused, and the entry begins to read through it; Y is the last
   message stored under the old identity, once that rests; RESET to Y + 1, resume;
-- durable → another one (`leaving.leave`): pause and drain the old one, whose ack floor is Y; make the new one paused, RESET to
+- durable → another one (`detach.leave`): pause and drain the old one, whose ack floor is Y; make the new one paused, RESET to
   Y + 1, read through it, resume; delete the old one;
 - durable → ephemeral: pause and drain; an entry that starts at Y + 1 under an identity never used before; delete the durable;
-- durable → itself, changed (`leaving.keep`): pause and drain, detach, update, attach, RESET to Y + 1, resume.
+- durable → itself, changed (`detach.keep`): pause and drain, detach, update, attach, RESET to Y + 1, resume.
 
 A workqueue has room for one reader: there the old durable goes before the new one comes, and what a server's own durable had
 copied without acknowledging it is purged.
