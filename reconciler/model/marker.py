@@ -20,6 +20,7 @@ import orjson
 
 from reconciler.model import units
 from reconciler.model.identity import Key
+from reconciler.model.journals import misfit
 from reconciler.model.kinds.common import RESERVED_METADATA
 from reconciler.model.residue import Residue
 
@@ -76,8 +77,8 @@ class Marker:
     """Of a stream that copies; nothing has to be done where only this differs."""
     key: str = field(default="", compare=False)
     """What it was written for (see `Key.mark`); empty in a mark from before, which means the same otherwise."""
-    damaged: str = ""
-    """What in it makes no sense; that part is left out."""
+    damaged: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What makes no sense in which of its entries; those are left out."""
 
     def to_metadata(self) -> dict[str, str]:
         """As metadata entries; absent parts leave no entry."""
@@ -113,7 +114,7 @@ def read_marker(metadata: Mapping[str, Any] | None, key: str) -> Marker:
     """The marker of the resource of this name; NO_MARKER where there is none, or one that was written for another."""
     if not metadata or not (owner := owner_in(metadata, key)):
         return NO_MARKER
-    damage: list[str] = []
+    damage: dict[str, str] = {}
     return Marker(
         owner=owner,
         spec=_text(metadata, SPEC),
@@ -123,7 +124,7 @@ def read_marker(metadata: Mapping[str, Any] | None, key: str) -> Marker:
         source=_source(metadata, damage),
         before=_before(metadata, damage),
         key=_text(metadata, KEY),
-        damaged=" and ".join(damage),
+        damaged=damage,
     )
 
 
@@ -145,14 +146,14 @@ def _json(text: object) -> Any:  # noqa: ANN401 - whatever somebody wrote there
         return None
 
 
-def _residue(metadata: Mapping[str, Any], damage: list[str]) -> tuple[Residue, ...]:
+def _residue(metadata: Mapping[str, Any], damage: dict[str, str]) -> tuple[Residue, ...]:
     """Its rows, if there are none but such as procedures write."""
     if RESIDUE not in metadata:
         return ()
     rows = tuple(_rows(_json(metadata[RESIDUE])))
     if rows and all(row is not None and row.in_shape for row in rows):
         return tuple(row for row in rows if row is not None)
-    damage.append(f"{RESIDUE} says what no procedure leaves behind")
+    damage[RESIDUE] = "it says what no procedure leaves behind"
     return ()
 
 
@@ -163,47 +164,49 @@ def _rows(found: object) -> Iterator[Residue | None]:
         yield Residue(row["field"], row.get("live"), row.get("declared")) if named else None
 
 
-def _journal(metadata: Mapping[str, Any], damage: list[str]) -> Journal | None:
+def _journal(metadata: Mapping[str, Any], damage: dict[str, str]) -> Journal | None:
     if PROCEDURE not in metadata:
         return None
     found = _json(metadata[PROCEDURE])
     parts = [found.get(name, "") for name in _JOURNAL] if isinstance(found, dict) else []
     texts = [part for part in parts if isinstance(part, str)]
-    if len(texts) != len(_JOURNAL) or not isinstance(_json(texts[-1] or "{}"), dict):
-        damage.append(f"{PROCEDURE} is no journal")
+    data = _json(texts[-1] or "{}") if len(texts) == len(_JOURNAL) else None
+    wrong = misfit(texts[0], texts[1], data) if isinstance(data, dict) else "it is no journal"
+    if wrong:
+        damage[PROCEDURE] = wrong
         return None
     return Journal(*texts)
 
 
-def _moment(metadata: Mapping[str, Any], damage: list[str]) -> str:
+def _moment(metadata: Mapping[str, Any], damage: dict[str, str]) -> str:
     text = _text(metadata, PAUSE_UNTIL)
     try:
         if text or PAUSE_UNTIL in metadata:
             units.parse_time(text)
     except (ValueError, OverflowError):
-        damage.append(f"{PAUSE_UNTIL} is no time")
+        damage[PAUSE_UNTIL] = "it is no time"
         return ""
     return text
 
 
-def _source(metadata: Mapping[str, Any], damage: list[str]) -> str:
+def _source(metadata: Mapping[str, Any], damage: dict[str, str]) -> str:
     text = _text(metadata, SOURCE)
     try:
         if text or SOURCE in metadata:
             Key.parse(text)
     except ValueError:
-        damage.append(f"{SOURCE} is no stream")
+        damage[SOURCE] = "it is no stream"
         return ""
     return text
 
 
-def _before(metadata: Mapping[str, Any], damage: list[str]) -> tuple[CopiedBefore, ...]:
+def _before(metadata: Mapping[str, Any], damage: dict[str, str]) -> tuple[CopiedBefore, ...]:
     if BEFORE not in metadata:
         return ()
     match _json(metadata[BEFORE]):
         case dict(found) if all(_is_before(one) for one in found.values()):
             return tuple(CopiedBefore(durable, identity, at) for durable, (identity, at) in found.items())
-    damage.append(f"{BEFORE} does not say where durables begin")
+    damage[BEFORE] = "it does not say where durables begin"
     return ()
 
 

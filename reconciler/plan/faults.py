@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from reconciler.model.identity import Key
 from reconciler.plan.change import Action, Cause, Change, Reason
-from reconciler.plan.marks import TAKE_OUT
+from reconciler.plan.marks import take_out
 from reconciler.plan.scene import Scene
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def guarded(scene: Scene, key: Key, work: Callable[[], T]) -> T | Change:
 def _blocked(scene: Scene, key: Key, error: Exception) -> Change:
     seen = scene.seen(key)
     if seen is not None and seen.special:
-        reason = Reason("damaged-mark", f"what our mark on it says makes no sense ({error!r})", TAKE_OUT)
+        reason = Reason("damaged-mark", f"what our mark on it says makes no sense ({error!r})", take_out())
     else:
         reason = Reason("internal-error", f"a bug in reconciler: {error!r}", _NEWS)
     return Change(key=key, action=Action.BLOCKED, cause=Cause.UNKNOWN, reasons=(reason,))

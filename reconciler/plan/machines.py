@@ -172,13 +172,17 @@ def continuation(scene: Scene, journal: Journal, seen: LiveConsumer, change: Cha
         return _caught_up(scene, aggregate, change)
     machine = resume(target, seen.info) if seen.marker.journal else RecreateConsumer(target)
     if machine is None:
-        message = f"it is in the middle of {journal.name}, which this version does not know"
-        reason = Reason("procedure", message, "use the version that began it")
-        return change.blocked(reason)
+        return change.blocked(of_another_version(journal))
     note = f"goes on with {journal.name} from step {journal.step!r}"
     return replace(
         change, action=Action.PROCEDURE, reasons=(), machine=machine, continues=True, touches=machine.touches, notes=(note,)
     )
+
+
+def of_another_version(journal: Journal) -> Reason:
+    """Why nobody goes on with it here."""
+    message = f"it is in the middle of {journal.name}, which this version does not know"
+    return Reason("procedure", message, "use the version that began it")
 
 
 def _caught_up(scene: Scene, aggregate: str, change: Change) -> Change:

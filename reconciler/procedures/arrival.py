@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.model import units
+from reconciler.model.journals import MOVE, RESUME, START
 from reconciler.model.normal import normal_consumer
 from reconciler.model.residue import BY_SEQUENCE, Residue
 from reconciler.procedures.consumer import (
@@ -39,7 +40,6 @@ from reconciler.procedures.requests import (
     UpdateConsumer,
 )
 
-MOVE, RESUME = "move", "resume"
 ARRIVING = frozenset({MOVE, RESUME})
 _PLACE = ("deliver_policy", "opt_start_seq", "opt_start_time")
 
@@ -72,7 +72,7 @@ def create(name: str, target: ConsumerTarget, where: StartPlace, *, reset: bool 
     if step == RESUME:
         config = target.with_residue(_residue(target, where.start)).wire
     until = where.time + 2 * target.deadline
-    journal = target.journal(name, step, {"start": where.start, **choice(until)})
+    journal = target.journal(name, step, {START: where.start, **choice(until)})
     paused = encode_paused(target.key, config, journal, target.marker.owner, until)
     return Do(CreateConsumer(target.key, paused), f"create {target.key.name} at {where.start}", FRESH, final=True)
 
@@ -84,7 +84,7 @@ def in_place(
 
     The journal alone moves it nowhere: it goes as far as its hold proves, and without one it stays, and repeats.
     """
-    start = seen.sequence("start") or 0
+    start = seen.sequence(START) or 0
     if seen.journal is None or seen.journal.step != MOVE or seen.floor >= start - 1 or memory.reset_to:
         return None
     stream = facts.get(StreamInfo(target.key.stream_key))

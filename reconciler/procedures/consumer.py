@@ -14,6 +14,7 @@ import orjson
 
 from reconciler.model import flow, units
 from reconciler.model.identity import Key
+from reconciler.model.journals import DUPLICATES, STREAM, UNTIL
 from reconciler.model.kinds.consumer import ConsumerSpec
 from reconciler.model.kinds.fields import Mutability, table
 from reconciler.model.marker import Journal, Marker, read_marker, with_mark
@@ -25,10 +26,6 @@ from reconciler.model.subjects import covered
 DEFAULT_DEADLINE = 60 * 10**9
 DEFAULT_ACK_WAIT = 30 * 10**9
 RESET_LEVEL = 4
-DUPLICATES = "duplicates"
-"""Where a journal keeps how many messages the procedure is expected to deliver again: afterwards nobody can tell."""
-UNTIL = "until"
-"""Where a journal keeps the deadline of the pause that its procedure has chosen."""
 REWINDABLE = frozenset({"all", "by_start_sequence", "by_start_time"})
 _SIGNATURE, _SIGNED = 271_828, 10**6
 """How the deadline of a pause of ours ends: whatever became of its journal, no person has set it."""
@@ -238,7 +235,7 @@ def journal_data(journal: Journal | None) -> Config:
 def caught_up_in(journal: Journal | None) -> str:
     """The stream whose change a consumer is caught up in; empty for none, and where somebody damaged the journal."""
     try:
-        return str(Key.parse(journal_data(journal)["stream"]).stream_key)
+        return str(Key.parse(journal_data(journal)[STREAM]).stream_key)
     except (KeyError, TypeError, AttributeError, ValueError):
         return ""
 

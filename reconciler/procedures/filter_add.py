@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.model import units
 from reconciler.model.identity import Key
+from reconciler.model.journals import CHECK, FILTER_ADD, PAUSE, RESUME, UNTIL
 from reconciler.procedures.consumer import (
-    UNTIL,
     ConsumerSeen,
     ConsumerTarget,
     added_filters,
@@ -41,8 +41,7 @@ from reconciler.procedures.requests import (
     UpdateConsumer,
 )
 
-NAME = "filter-add"
-PAUSE, CHECK, RESUME = "pause", "check", "resume"
+NAME = FILTER_ADD
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,13 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import MAX_NAME, Key
+from reconciler.model.journals import HOLD, RECREATE, START
 from reconciler.model.marker import read_marker
 from reconciler.model.normal import EVERYTHING, Config
 from reconciler.model.subjects import covers
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode_paused, journal_data
 from reconciler.procedures.requests import CreateConsumer
 
-RECREATE, HOLD = "recreate-consumer", "hold"
-"""What stands in its journal, whichever procedure has put it there: whoever finds it goes on like that."""
 HOLD_PREFIX = "_reconciler_hold_"
 _FAR = 10 * 365 * 24 * 3600 * 10**9
 
@@ -56,7 +55,7 @@ def create_hold(target: ConsumerTarget, filters: Iterable[str], start: int, stre
         "opt_start_seq": start,
         "filter_subjects": [] if EVERYTHING in widest else widest,
     }
-    data = {"consumer": target.key.name, "start": start, "created": stream["created"]}
+    data = {"consumer": target.key.name, START: start, "created": stream["created"]}
     journal = target.journal(RECREATE, HOLD, data)
     return CreateConsumer(hold, encode_paused(hold, config, journal, target.marker.owner, now + _FAR))
 
@@ -70,7 +69,7 @@ def proven(consumer: Key, hold: ConsumerSeen | None, stream: Config | None) -> i
     """The position that the hold of a consumer which is away keeps for it; 0 where that is not to be believed."""
     if hold is None or stream is None:
         return 0
-    start, said = held_at(hold), (hold.data.get("consumer"), hold.data.get("start"), hold.data.get("created"))
+    start, said = held_at(hold), (hold.data.get("consumer"), hold.data.get(START), hold.data.get("created"))
     own = bool(hold.marker.key) and hold.journal is not None and (hold.journal.name, hold.journal.step) == (RECREATE, HOLD)
     known = said == (consumer.name, start, stream["created"]) and start <= int(stream["state"]["last_seq"]) + 1
     return start if own and known else 0

@@ -17,9 +17,10 @@ import orjson
 
 from reconciler.model import units
 from reconciler.model.identity import Key
+from reconciler.model.marker import PROCEDURE
 from reconciler.model.normal import Config, canonical, normal_source
 from reconciler.procedures.consumer import ConsumerSeen
-from reconciler.procedures.machine import Ask, Description, Do, Observation, Procedure, Step, Wait
+from reconciler.procedures.machine import Abort, Ask, Description, Do, Observation, Procedure, Step, Wait
 from reconciler.procedures.requests import (
     Absent,
     ConsumerInfo,
@@ -116,12 +117,23 @@ class Looking:
             if not seen.doubted or any(read in observation.facts for read in seen.behind):
                 seen = replace(seen, doubted=0, behind=())
             seen = _noted(replace(seen, known=believed), observation.facts)
+        damaged = next(filter(None, map(self._damage, observation.facts.items())), "")
+        if damaged:
+            return Abort("damaged-mark", damaged)
         step = self.machine.step(observation, seen.memory)
         if isinstance(step, Do):
             return replace(step, memory=replace(seen, memory=step.memory, sent=step.write))
         if isinstance(step, Ask | Wait):
             return replace(step, memory=replace(seen, memory=step.memory))
         return step
+
+    def _damage(self, found: tuple[Read, Fact]) -> str:
+        """What of a journal makes no sense that somebody damaged meanwhile: to go on without it may do everything again."""
+        read, fact = found
+        if not (isinstance(read, ConsumerInfo) and isinstance(fact, dict) and read.consumer in (self.key, *self.touches)):
+            return ""
+        damaged = ConsumerSeen(fact).marker.damaged.get(PROCEDURE, "")
+        return f"what our mark on {read.consumer} says makes no sense: {PROCEDURE}: {damaged}" if damaged else ""
 
 
 def _written(seen: Seen, write: Write) -> Seen:

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.model.identity import Key
+from reconciler.model.journals import PAUSE, RECREATE
 from reconciler.model.normal import Config
 from reconciler.procedures import arrival
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, ConsumerTarget, added_filters, arrived, choice, encode
-from reconciler.procedures.holds import RECREATE, create_hold, held_at, hold_key, proven
+from reconciler.procedures.holds import create_hold, held_at, hold_key, proven
 from reconciler.procedures.machine import Abort, Ask, Description, Do, Done, Observation, Step
 from reconciler.procedures.pause import FRESH, PauseMemory, give_up, hold_still, paused_by_person
 from reconciler.procedures.requests import (
@@ -33,7 +34,6 @@ from reconciler.procedures.requests import (
 )
 
 NAME = RECREATE
-PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True)

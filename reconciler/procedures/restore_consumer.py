@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.model.identity import Key
+from reconciler.model.journals import RESTORE, RESUME
 from reconciler.model.normal import Config
 from reconciler.procedures import arrival
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget
@@ -33,7 +34,7 @@ from reconciler.procedures.requests import (
     Unanswered,
 )
 
-NAME = "restore-consumer"
+NAME = RESTORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class RestoreConsumer:
         if seen is None:
             return self._create(hold, observation, memory)
         if seen.journal and seen.journal.name == NAME:
-            if memory.giving_up and seen.journal.step != arrival.RESUME:
+            if memory.giving_up and seen.journal.step != RESUME:
                 return memory.giving_up
             return self._arrive(seen, hold, observation.facts, memory)
         if seen.marker.owner == self.target.marker.owner:

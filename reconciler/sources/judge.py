@@ -23,12 +23,14 @@ from shlex import quote
 from reconciler.model import subjects
 from reconciler.model.flow import filters_of
 from reconciler.model.identity import Key
+from reconciler.model.journals import is_known
 from reconciler.model.seen.live import LiveConsumer
 from reconciler.model.sourcing import copied_subjects, fresh_ephemeral, is_unused
 from reconciler.plan import losses
 from reconciler.plan.change import Reason, not_seen
 from reconciler.plan.comparing.display import in_short
 from reconciler.plan.comparing.mutability import MIRROR_WAY_OUT
+from reconciler.plan.machines import of_another_version
 from reconciler.plan.marks import damage, not_owned
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import REWINDABLE, ConsumerSeen, delivered_by, immutable_differences
@@ -178,6 +180,10 @@ class Judge:
                 yield not_seen(f"{key}: {silence}", key)
             if damaged := damage(seen) if seen else None:
                 yield replace(damaged, message=f"{key}: {damaged.message}")
+            journal = seen.marker.journal if seen and seen.special else None
+            if journal and not is_known(journal.name):
+                reason = of_another_version(journal)
+                yield replace(reason, message=f"{key}: {reason.message}")
         needed = self.move is Move.ADD and reader.origin is not None and reader.origin not in self.scene.streams
         if needed and not self.scene.live.why_unknown(reader.origin or reader.stream) and origin_info(self.scene, reader) is None:
             message = f"{reader.origin} is neither declared nor live"

@@ -13,17 +13,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reconciler.model.identity import Key
+from reconciler.model.journals import ENTRY
 from reconciler.model.normal import canonical
 from reconciler.model.seen.live import LiveStream
 from reconciler.model.sourcing import detached
 from reconciler.plan.change import Action, Change
+from reconciler.plan.marks import damage
 from reconciler.plan.scene import Scene
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
 from reconciler.procedures.move_subject import StreamTarget
 from reconciler.sources.entries import EntryChange
 from reconciler.sources.migration.migrate import MigrateSource, Slot
 from reconciler.sources.migration.pairs import durable_key
-from reconciler.sources.migration.step import ENTRY, durable_name, journal_of
+from reconciler.sources.migration.step import durable_name, journal_of
 
 _NOT_EVEN_THIS = frozenset({"unknown", "no-such-stream"})
 """Codes of reasons that speak against this as well."""
@@ -54,8 +56,13 @@ def settled(scene: Scene, change: Change, seen: LiveStream, begun: Iterable[tupl
 
 
 def _as_it_is(scene: Scene, reader: EntryChange, slot: Slot) -> Slot | None:
-    """A slot whose end is the live entry; None where none is under way, or only its end says what the entry has to be."""
+    """A slot whose end is the live entry; None where none is under way, or only its end says what the entry has to be.
+
+    Nor where a mark makes no sense: where its durable stands is in there.
+    """
     keys = dict.fromkeys(key for key in (reader.old, reader.target.key if reader.target else None) if key)
+    if any(damage(seen) for key in keys if (seen := scene.live.consumer(key))):
+        return None
     begun = [key for key in keys if _under_way(scene, key)]
     if reader.live is None:  # nobody reads through it: what was only made for that goes, anything else is let go
         return replace(slot, before=b"", after=b"", said=b"", durable=None, old=begun[0], drop_old=False) if begun else None

@@ -121,7 +121,7 @@ def test_what_is_not_paused_is_not_resumed() -> None:
 
 @pytest.mark.parametrize("command", [Pause(until=SOON), Resume(), Reset(5), Reset()])
 def test_a_journal_forbids_everything_wherever_it_is(command: Pause | Resume | Reset) -> None:
-    journal = Journal("filter-add", "reset", "x")
+    journal = Journal("filter-add", "pause", "x", '{"added":[]}')
     inside = found({"config": {"metadata": Marker(owner="default", journal=journal).to_metadata()}})
     for operated in (inside, found(held=journal)):
         assert "procedure" in codes(command.decide(operated))[0]

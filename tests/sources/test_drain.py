@@ -19,7 +19,8 @@ from tests.support.values.build import NOW
 KEY = Key("Consumer", "c", "S")
 UNTIL = deadline(NOW + 2 * DEFAULT_DEADLINE)
 PERSON = format_time(NOW + 2 * DEFAULT_DEADLINE)
-JOURNAL = Journal("migrate-source", "drain", "", orjson.dumps({"until": UNTIL}).decode())
+KNOWN = {"stream": "Stream/A", "entry": None}
+JOURNAL = Journal("migrate-source", "drain", "", orjson.dumps({**KNOWN, "until": UNTIL}).decode())
 RESTING = Held(of="c", began=NOW, floor=5, since=NOW)
 
 
@@ -61,7 +62,7 @@ def test_only_a_pause_with_the_deadline_in_the_journal_counts() -> None:
     again = _held(earlier, RESTING, QUIET + DEFAULT_DEADLINE)
     assert isinstance(again, Do)
     assert again.write == PauseConsumer(KEY, UNTIL)
-    without = Journal("migrate-source", "drain", "", "{}")
+    without = Journal("migrate-source", "drain", "", orjson.dumps(KNOWN).decode())
     noted = _held(_seen(Marker(owner="default", journal=without), until=PERSON), RESTING, QUIET)
     assert isinstance(noted, Do)
     assert isinstance(noted.write, UpdateConsumer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,7 +223,8 @@ def test_a_pause_is_no_stall_and_says_whose_it_is() -> None:
     manifest = paused({PAUSE_UNTIL: until})
     assert manifest.pause is not None
     assert manifest.pause.by == "manifest"
-    procedure = paused({PROCEDURE: '{"name": "migrate-source", "step": "drain"}'})
+    data = '{"stream": "Stream/A", "entry": null}'
+    procedure = paused({PROCEDURE: json.dumps({"name": "migrate-source", "step": "drain", "data": data})})
     assert procedure.pause is not None
     assert procedure.pause.by == "migrate-source"
 

@@ -151,14 +151,18 @@ def test_an_entry_that_leaves_something_out_does_not_stand_for_all_of_its_origin
         assert "_reconciler.from" not in shown
 
 
-def test_a_durable_whose_journal_makes_no_sense_is_not_resumed() -> None:
+@pytest.mark.parametrize(
+    ("journal", "code"),
+    [("nonsense", "damaged-mark"), ('{"name": "of-tomorrow", "step": "x", "target": "", "data": "{}"}', "procedure")],
+)
+def test_a_durable_whose_journal_nobody_understands_is_left_as_it_is(journal: str, code: str) -> None:
     wanted = managed(origin(), stream("A", {"sources": [ENTRY]}))
     durable = durable_info(wanted)
-    durable["config"]["metadata"]["reconciler.procedure"] = "nonsense"
+    durable["config"]["metadata"]["reconciler.procedure"] = journal
     aggregate = wanted.resources[A]
     change = change_of(A, wanted, live(stream_info(marked(origin())), stream_info(marked(aggregate)), durable))
     assert change is not None
-    assert [reason.code for reason in change.reasons] == ["damaged-mark"]
+    assert [reason.code for reason in change.reasons] == [code]
 
 
 def test_a_durable_whose_mark_makes_no_sense_is_not_removed_for_what_it_says() -> None:

@@ -36,7 +36,7 @@ C = durable("c")
 
 def _seen(**data: Any) -> ConsumerSeen:
     """A durable with such a journal."""
-    journal = Journal("migrate-source", "attach", "x", orjson.dumps(data).decode())
+    journal = Journal("migrate-source", "attach", "x", orjson.dumps({"stream": "Stream/A", "start": 1, **data}).decode())
     metadata = Marker(owner="default", journal=journal, key=C.mark).to_metadata()
     return ConsumerSeen({"stream_name": "S", "name": "c", "config": {"durable_name": "c", "metadata": metadata}})
 

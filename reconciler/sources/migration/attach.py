@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.model import units
 from reconciler.model.identity import Key
+from reconciler.model.journals import ATTACH, DRAIN, ENTRY, FROM, LEAST, LEFT, RESUME, START
 from reconciler.model.marker import CopiedBefore
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import copied_subjects, detached, identity_of, placeholder
@@ -31,7 +32,7 @@ from reconciler.procedures.requests import (
 )
 from reconciler.procedures.side_by_side import PartStep
 from reconciler.sources.migration.pairs import place_of, reads_through, same_entry
-from reconciler.sources.migration.step import ATTACH, DRAIN, ENTRY, FAR, LEFT, RESUME, Ground, journal_of, means
+from reconciler.sources.migration.step import FAR, Ground, journal_of, means
 
 UNTOLD = 15 * 10**9
 """How long the first acknowledgement of a new reader is waited for, where leaders were elected lately: they may forget."""
@@ -43,7 +44,7 @@ def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> PartStep:
     if isinstance(found, Ask):
         return found
     least = max(found.seq, _told(ground, live))
-    return enlist(ground.resting(least), target, {"from": live, "least": least})
+    return enlist(ground.resting(least), target, {FROM: live, LEAST: least})
 
 
 def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> PartStep:
@@ -137,8 +138,8 @@ def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: 
         still = ground.drained(other, leaving) if leaving else None
         if still is not None and not isinstance(still, int):
             return still
-        if still is not None and seen.data.get("start") != still + 1:
-            data = {**seen.data, "start": still + 1}
+        if still is not None and seen.data.get(START) != still + 1:
+            data = {**seen.data, START: still + 1}
             title = f"note that {target.key.name} begins at {still + 1}"
             return ground.resting(still).note(target.key, seen.config, ATTACH, data, title)
     if means(seen.config) != means(target.wire):
@@ -161,16 +162,16 @@ def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Co
     """How the entry has copied so far, for whoever has to make the durable again; None where it is the same one."""
     if live is None or detached(live) or reads_through(live, target.key.name):
         return None
-    claimed = seen.sequence("start") or (seen.sequence("least") or 0) + 1
+    claimed = seen.sequence(START) or (seen.sequence(LEAST) or 0) + 1
     shown = _shown(ground, seen, claimed)
     return CopiedBefore(target.key.name, identity_of(live), shown - 1) if isinstance(shown, int) else shown
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | PartStep:
     """Where it has to begin; 0 when it begins there by itself."""
-    start, left, before = seen.sequence("start"), ground.known(seen, LEFT), ground.known(seen, "from")
+    start, left, before = seen.sequence(START), ground.known(seen, LEFT), ground.known(seen, FROM)
     if start is None:
-        rested = ground.rested(before or ground.slot.was, seen.sequence("least") or 0)
+        rested = ground.rested(before or ground.slot.was, seen.sequence(LEAST) or 0)
         if not isinstance(rested, int):
             return rested
         start = rested + 1
@@ -188,7 +189,7 @@ def _shown(ground: Ground, seen: ConsumerSeen, start: int) -> int | PartStep:
     """At most behind what is seen to be acknowledged or copied: a journal is a claim, and what it skips nobody gets."""
     slot, old = ground.slot, ground.view.consumer(ground.slot.old)
     known = max(seen.floor, old.floor if old else 0, ground.memory.rested_at)
-    entries = (ground.view.entry(slot), slot.was, *(ground.known(seen, part) for part in (ENTRY, LEFT, "from")))
+    entries = (ground.view.entry(slot), slot.was, *(ground.known(seen, part) for part in (ENTRY, LEFT, FROM)))
     noted = ground.noted(seen.info["name"])
     if not isinstance(noted, int):
         return noted
@@ -221,7 +222,7 @@ def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) 
 
 def _left_behind(ground: Ground, seen: ConsumerSeen) -> tuple[str, ...]:
     """On a workqueue: subjects of which the server's own durable may have copied messages without acknowledging them."""
-    before = ground.known(seen, "from")
+    before = ground.known(seen, FROM)
     if ground.slot.retention != "workqueue" or not before:
         return ()
     return tuple(one for one in (copied_subjects(before) or (">",)) if one not in ground.memory.purged)

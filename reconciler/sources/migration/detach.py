@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.model.identity import Key
+from reconciler.model.journals import ATTACH, COPIED, DRAIN, ENTRY, FROM, LEFT, START
 from reconciler.model.normal import Config
 from reconciler.model.sourcing import detached, fresh_ephemeral, placeholder
 from reconciler.procedures.consumer import ConsumerSeen, ConsumerTarget, encode
@@ -19,17 +20,7 @@ from reconciler.procedures.requests import DeleteConsumer, Fact, PauseConsumer, 
 from reconciler.procedures.side_by_side import PartStep
 from reconciler.sources.migration.attach import drop, enlist
 from reconciler.sources.migration.pairs import reads_through, same_entry
-from reconciler.sources.migration.step import (
-    ATTACH,
-    COPIED,
-    DRAIN,
-    ENTRY,
-    LEFT,
-    Ground,
-    durable_name,
-    journal_of,
-    means,
-)
+from reconciler.sources.migration.step import Ground, durable_name, journal_of, means
 from reconciler.sources.overtaken import WAY_OUT, Widened, overtaken, selected
 
 _AT_REST = ("deliver_subject", "filter_subjects")
@@ -52,9 +43,9 @@ def keep(ground: Ground, live: Config, target: ConsumerTarget) -> PartStep | Non
         return _overtaken(ground, live, seen, target, still) or _detach(ground, live, seen, target, still)
     if seen.info.get("push_bound"):
         return ground.wait("the stream lets go")
-    data = {"start": still + 1, ENTRY: slot.wanted}
+    data = {START: still + 1, ENTRY: slot.wanted}
     if seen.unacknowledged and slot.retention == "workqueue":
-        data["from"] = seen.data.get(ENTRY)  # what is copied is still there, and nobody else will take it away
+        data[FROM] = seen.data.get(ENTRY)  # what is copied is still there, and nobody else will take it away
     return ground.resting(still).note(target.key, target.wire, ATTACH, data, f"update {target.key.name}")
 
 
@@ -66,7 +57,7 @@ def _made_again(ground: Ground, live: Config, target: ConsumerTarget) -> PartSte
     noted = ground.noted(target.key.name) if found and not found.seq else 0
     if not isinstance(noted, int):
         return noted
-    return enlist(ground.resting(noted), target, {"start": noted + 1}) if noted else ground.create(target)
+    return enlist(ground.resting(noted), target, {START: noted + 1}) if noted else ground.create(target)
 
 
 def _detach(ground: Ground, live: Config, seen: ConsumerSeen, target: ConsumerTarget, still: int) -> PartStep:
@@ -140,7 +131,7 @@ def leave(ground: Ground, live: Config, key: Key) -> PartStep:
     if slot.durable:
         given_up = (ground.known(old, ENTRY) if old and detached(live) else {}) or _attached(live)
         left = {LEFT: given_up} if start else {}
-        return enlist(ground.resting(start - 1), slot.durable, {"start": start, **left})
+        return enlist(ground.resting(start - 1), slot.durable, {START: start, **left})
     title = f"read {slot.origin} without {key.name}"
     if queue or durable_name(slot.wanted):
         return ground.update(slot.wanted, title, final=True)

@@ -30,6 +30,7 @@ import orjson
 
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
+from reconciler.model.journals import ATTACH, RESUME
 from reconciler.model.marker import read_marker, with_mark
 from reconciler.model.normal import Config, canonical, normal_stream
 from reconciler.model.sourcing import detached
@@ -41,7 +42,7 @@ from reconciler.procedures.side_by_side import Course, PartStep, side_by_side
 from reconciler.sources.migration.attach import drop, prepare, take, unknown_position
 from reconciler.sources.migration.detach import end, keep, leave, settle
 from reconciler.sources.migration.pairs import EntryEdit, Slot, View, reads_through, same_entry, stands_for, with_variations
-from reconciler.sources.migration.step import ATTACH, NAME, RESUME, Ground, SlotMemory, durable_name, journal_of
+from reconciler.sources.migration.step import NAME, Ground, SlotMemory, durable_name, journal_of
 
 __all__ = ["NAME", "MigrateSource", "Slot"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import orjson
 
@@ -212,20 +212,6 @@ def _source_infos(info: Mapping[str, Any]) -> Iterator[Config]:
     yield from info.get("sources") or ()
     if info.get("mirror"):
         yield info["mirror"]
-
-
-def is_entry(found: object) -> TypeGuard[Config]:
-    """Whether this can be an entry at all: it may come from a journal, which anybody may have written."""
-    if not isinstance(found, dict):
-        return False
-    texts = [found.get("name"), found.get("filter_subject", "")]
-    for part, names in (("consumer", ("name", "deliver_subject")), ("external", ("api", "deliver"))):
-        inner = found.get(part, {})
-        texts += [inner.get(name, "") for name in names] if isinstance(inner, dict) else [None]
-    transforms = found.get("subject_transforms", [])
-    for one in transforms if isinstance(transforms, list) else [None]:
-        texts += [one.get("src", ""), one.get("dest", "")] if isinstance(one, dict) else [None]
-    return all(isinstance(text, str) for text in texts)
 
 
 def place_of(entry: Mapping[str, Any]) -> tuple[str, str]:

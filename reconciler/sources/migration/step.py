@@ -11,12 +11,12 @@ from typing import Any
 
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
+from reconciler.model.journals import ATTACH, COPIED, DRAIN, ENTRY, MIGRATE, STREAM, UNTIL, is_entry
 from reconciler.model.marker import CopiedBefore
 from reconciler.model.normal import Config, normal_consumer
 from reconciler.model.sourcing import detached, identity_of
 from reconciler.procedures.consumer import (
     DEFAULT_DEADLINE,
-    UNTIL,
     ConsumerSeen,
     ConsumerTarget,
     choice,
@@ -35,16 +35,9 @@ from reconciler.procedures.requests import (
 )
 from reconciler.procedures.side_by_side import Edit
 from reconciler.sources.migration.drain import NOTHING, POLL, Held, again, hold
-from reconciler.sources.migration.pairs import STEADY, Slot, View, is_entry, place_of
+from reconciler.sources.migration.pairs import STEADY, Slot, View, place_of
 
-NAME = "migrate-source"
-DRAIN, ATTACH, RESUME = "drain", "attach", "resume"
-COPIED = "copied"
-"""In a journal `drain`: the last sequence that was copied, where the durable itself does not show it."""
-ENTRY = "entry"
-"""In a journal: the entry that suits the durable as it is; nobody else knows it while a placeholder stands for it."""
-LEFT = "left"
-"""In a journal `attach`: the entry that is given up; more may have been copied under it than was, when that seemed to rest."""
+NAME = MIGRATE
 RESTS = 10**9
 """What was queued when an entry changed is stored after this much silence."""
 FAR = 365 * 24 * 3600 * 10**9
@@ -106,14 +99,14 @@ class Ground:
     def prepare(self, target: ConsumerTarget, data: Mapping[str, Any]) -> Do:
         """Make a durable that waits, paused, to be taken into use."""
         until = self.now + FAR
-        known = {**data, "made": True, "stream": str(self.view.stream), **choice(until)}
+        known = {**data, "made": True, STREAM: str(self.view.stream), **choice(until)}
         config = encode_paused(target.key, target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
         return self.do(CreateConsumer(target.key, config), f"create {target.key.name}, paused")
 
     def note(self, key: Key, config: Config, step: str, data: Mapping[str, Any], title: str) -> Do:
         """Write a journal into a durable."""
         target = ConsumerTarget(key=key, config=encode(key.mark, config, None), level=0)
-        journal = target.journal(NAME, step, {**data, "stream": str(self.view.stream), **self._pause_of(key, step)})
+        journal = target.journal(NAME, step, {**data, STREAM: str(self.view.stream), **self._pause_of(key, step)})
         return self.do(UpdateConsumer(key, encode(key.mark, config, journal, target.marker.owner or self.view.owner)), title)
 
     def _pause_of(self, key: Key, step: str) -> Mapping[str, Any]:
@@ -156,7 +149,7 @@ class Ground:
             return self.rested(known, max(seen.floor, seen.sequence(COPIED) or 0))
         target = ConsumerTarget(key=key, config=encode(key.mark, seen.config, None), level=0)
         owner = seen.marker.owner or self.view.owner
-        data: dict[str, Any] = {"stream": str(self.view.stream), ENTRY: self.view.entry(self.slot)}
+        data: dict[str, Any] = {STREAM: str(self.view.stream), ENTRY: self.view.entry(self.slot)}
         data |= choice(seen.time + 2 * DEFAULT_DEADLINE)
         journalled = encode(key.mark, seen.config, target.journal(NAME, DRAIN, data), owner)
         held = self.memory.held if self.memory.held.of == key.name else Held(of=key.name)
