@@ -31,6 +31,8 @@ LEFT = "left"
 """In `attach`: the entry that is given up; more may have been copied under it than was, when that seemed to rest."""
 FROM, LEAST = "from", "least"
 """In `attach`: the ephemeral entry that is left, and up to where at least was copied under it."""
+ORIGIN = "origin"
+"""In `attach`: when the origin was made whose sequences these are."""
 START = "start"
 """Where the consumer has to begin."""
 
@@ -86,6 +88,7 @@ _PARTS: Mapping[str, Callable[[object], bool]] = {
     FROM: _is_entry_or_none,
     LEAST: _is_sequence,
     START: _is_sequence,
+    ORIGIN: _is_text,
     "made": lambda found: found is True,
     "added": _are_texts,
     "continues": _is_text,

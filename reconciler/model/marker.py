@@ -59,7 +59,9 @@ class CopiedBefore:
     identity: str
     """What was copied under which (see `sourcing.identity_of`);"""
     at: int
-    """at least up to this sequence of the origin."""
+    """at least up to this sequence of the origin"""
+    made: str = ""
+    """that was made then: one that was made anew has other messages under the same sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Marker:
             rows = [{"field": r.field, "live": r.live, "declared": r.declared} for r in self.residue]
             entries[RESIDUE] = orjson.dumps(rows).decode()
         if self.before:
-            entries[BEFORE] = orjson.dumps({one.durable: [one.identity, one.at] for one in self.before}).decode()
+            entries[BEFORE] = orjson.dumps({one.durable: [one.identity, one.at, one.made] for one in self.before}).decode()
         if self.journal:
             parts = {"name": self.journal.name, "step": self.journal.step, "target": self.journal.target}
             entries[PROCEDURE] = orjson.dumps(parts | {"data": self.journal.data}).decode()
@@ -205,14 +207,14 @@ def _before(metadata: Mapping[str, Any], damage: dict[str, str]) -> tuple[Copied
         return ()
     match _json(metadata[BEFORE]):
         case dict(found) if all(_is_before(one) for one in found.values()):
-            return tuple(CopiedBefore(durable, identity, at) for durable, (identity, at) in found.items())
+            return tuple(CopiedBefore(durable, *said) for durable, said in found.items())
     damage[BEFORE] = "it does not say where durables begin"
     return ()
 
 
 def _is_before(found: object) -> bool:
     match found:
-        case [str(), int(at)]:
+        case [str(), int(at)] | [str(), int(at), str()]:
             return not isinstance(at, bool) and at >= 0
     return False
 

@@ -58,6 +58,8 @@ def _decide(scene: Scene, declared: Declared) -> Change | None:
         return None if seen else _missing_unmanaged(key)
     if declared.intent.state is State.ABSENT:
         return delete(scene, key, seen, Cause.MANIFEST) if seen else None
+    if seen is None and key in scene.stood_for:
+        return None
     if seen is None:
         change = create(scene, declared)
         plain = change.action is Action.BLOCKED or key.kind != "Consumer"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from reconciler.model.desired import Declared, Desired
+from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
 from reconciler.model.kinds.common import State
 from reconciler.model.marker import Marker
-from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_stream, stream_defaults
+from reconciler.model.normal import Config, consumer_defaults, normal_consumer, normal_source, normal_stream, stream_defaults
+from reconciler.model.residue import SOURCES
 from reconciler.model.seen.live import Live, LiveConsumer, LiveStream
-from reconciler.model.sourcing import durables_read
+from reconciler.model.sourcing import durable_of, durables_read
 from reconciler.plan.change import Remembered, Rules
 from reconciler.procedures.consumer import caught_up_in
 from reconciler.procedures.requests import Fact, Read, Unanswered
@@ -125,6 +127,12 @@ class Scene:
                     found.setdefault(reader, []).append(Key("Consumer", name, stream.name, stream.domain))
         return {stream: tuple(sorted(keys)) for stream, keys in found.items()}
 
+    @cached_property
+    def stood_for(self) -> frozenset[Key]:
+        """Declared durables whose place another one has taken, since their origin was made anew."""
+        copying = ((key, seen) for key in self.streams if (seen := self.live.streams.get(key)) and seen.special)
+        return frozenset(spoken for key, seen in copying for spoken in _stood_for(key, seen))
+
     def limited(self, stream: Key) -> bool:
         """Whether consumer limits of this stream change what its consumers' defaults are, live or declared."""
         live, declared = self.live.streams.get(stream), self.streams.get(stream)
@@ -133,8 +141,19 @@ class Scene:
     def at(self, live: Live, takers: Mapping[Key, tuple[Key, ...]]) -> Scene:
         """The same, at another look; what was found out about everything is not found out again."""
         scene = Scene(self.desired, live, self.rules, self.memory, takers=takers)
-        scene.__dict__.update({name: known for name, known in self.__dict__.items() if name in ("streams", "kept_durables")})
+        scene.__dict__.update(
+            {name: known for name, known in self.__dict__.items() if name in ("streams", "kept_durables", "stood_for")}
+        )
         return scene
+
+
+def _stood_for(key: Key, seen: LiveStream) -> Iterator[Key]:
+    entries = [normal_source(entry) for entry in copied_entries(seen.config)]
+    for row in seen.marker.residue:
+        if row.field == SOURCES and row.live in entries:
+            reads, spoken = (durable_of(one, key.domain) for one in (row.live, row.declared))
+            if reads and spoken and reads != spoken:
+                yield spoken
 
 
 def _reader_of(marker: Marker) -> Key | None:

@@ -160,7 +160,7 @@ def _work(scene: Scene, declared: Declared, reader: EntryChange, move: Move) -> 
         retention=retention,
         subjects=origin_subjects(info),
         skips=scene.allows(losses.POSITION_LOSS, declared.key),
-        seed=str(info["created"]) if info else "",
+        made=str(info["created"]) if info else "",
     )
     gone = reader.anew or (reader.stands_in and (reader.old is None or scene.live.consumer(reader.old) is None))
     again = (info["state"]["messages"] if info else 0) if repeats else 0 if gone else None
@@ -274,12 +274,13 @@ def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:
         duplicates=sum(one.again or 0 for one in work),
         notes=notes,
     )
+    stood_for = (one.reader.spoken for one in work if one.reader.stands_in and one.reader.spoken)
     kept = change.action in (Action.CREATE, Action.ADOPT)
     return replace(
         change,
         action=change.action if kept else Action.PROCEDURE,
         machine=machine,
         continues=any(one.move is Move.CONTINUE for one in work),
-        touches=machine.touches,
+        touches=(*machine.touches, *stood_for),
         notes=(*change.notes, *notes),
     )

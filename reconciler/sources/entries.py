@@ -163,16 +163,23 @@ def _target(
         return None, False
     durable = scene.desired.durables.get(spoken)
     if durable is not None:
-        config = {**durable.declared.config, "name": key.name, "durable_name": key.name}
-        marker = Marker(owner=scene.rules.owner, spec=durable.declared.digest, source=str(declared.key))
-        return _consumer_target(scene, key, with_marker(key, config, marker)), True
-    consumer = scene.desired.resources.get(key)
+        return _kept_target(scene, key, durable.declared, declared.key), True
+    consumer = scene.desired.resources.get(spoken)
     if consumer is None or consumer.intent.state is not State.PRESENT:
         return None, False
+    if key != spoken:
+        return _kept_target(scene, key, consumer, declared.key), True
     change, seen = changes.get(key), scene.live.consumer(key)
     if change is not None:
         return (_consumer_target(scene, key, change.config), False) if change.config else (None, False)
     return (_consumer_target(scene, key, canonical(seen.config)), False) if seen else (None, False)
+
+
+def _kept_target(scene: Scene, key: Key, declared: Declared, aggregate: Key) -> ConsumerTarget:
+    """A durable under this name that is kept for a stream: nobody declares it under that."""
+    config = {**declared.config, "name": key.name, "durable_name": key.name}
+    marker = Marker(owner=scene.rules.owner, spec=declared.digest, source=str(aggregate))
+    return _consumer_target(scene, key, with_marker(key, config, marker))
 
 
 def _consumer_target(scene: Scene, key: Key, config: bytes) -> ConsumerTarget:
@@ -277,9 +284,10 @@ def recreated(scene: Scene, reader: EntryChange) -> EntryChange:
     if renamed:
         return replace(reader, old=read if seen else None, anew=True)
     key = target.key._replace(name=name)
-    wire = with_marker(key, {**target.wire, "name": name, "durable_name": name}, target.marker)
+    marker = replace(target.marker, source=str(reader.stream.resource_key))
+    wire = with_marker(key, {**target.wire, "name": name, "durable_name": name}, marker)
     wanted = {**(reader.wanted or {}), "consumer": {**reader.live["consumer"], "name": name}}
-    reader = replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted)
+    reader = replace(reader, target=replace(target, key=key, config=wire), wanted=wanted, said=reader.wanted, managed=True)
     return replace(reader, old=read if seen else None, anew=seen is not None)
 
 

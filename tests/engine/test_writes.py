@@ -29,6 +29,7 @@ from reconciler.procedures.requests import (
     PurgeStream,
     Read,
     ResetConsumer,
+    StreamInfo,
     UpdateConsumer,
     UpdateStream,
     Write,
@@ -280,6 +281,16 @@ async def test_a_step_is_sent_while_what_it_was_computed_from_stands(given: Any,
     else:
         with pytest.raises(Moved):
             await judge.judged(write)
+
+
+async def test_an_origin_that_was_made_anew_meanwhile_is_not_purged() -> None:
+    before = {"created": "then", "config": {}, "state": {"last_seq": 30}}
+    judge = StepJudge(Desk(fact={**before, "state": {"last_seq": 31}}), {StreamInfo(S): before})  # type: ignore[arg-type]  # it only reads
+    write = PurgeStream(S, 21, "s.a")
+    assert await judge.judged(write) is write
+    judge = StepJudge(Desk(fact={**before, "created": "later"}), {StreamInfo(S): before})  # type: ignore[arg-type]  # it only reads
+    with pytest.raises(Moved):
+        await judge.judged(write)
 
 
 async def test_what_is_too_large_is_not_sent_and_costs_nobody_the_connection(tmp_path: Path, start: Start) -> None:

@@ -139,6 +139,8 @@ class _Run:
                 await self._sleep((until - self._now()) / _NANOSECONDS)
             case Done():
                 return step
+            case Abort("moved", message):
+                return Later(message)
             case Abort(code, message):
                 return No(f"{code}: {message}", self._refused_by if code == "refused" else None)
         return None

@@ -23,6 +23,7 @@ from reconciler.procedures.pause import PATIENCE, by_somebody_else, let_go, paus
 from reconciler.procedures.requests import (
     Copied,
     DeleteConsumer,
+    LastCopied,
     Message,
     NextMessage,
     PauseConsumer,
@@ -51,7 +52,7 @@ def enlist(ground: Ground, target: ConsumerTarget, data: Mapping[str, Any]) -> P
     """A durable waits, paused and journalled, to be taken into use; it may be there already."""
     afresh = replace(ground, memory=replace(ground.memory, copied=-1, purged=()))
     if ground.view.consumer(target.key) is None:
-        return afresh.prepare(target, data)
+        return ground.moved() or afresh.prepare(target, data)
     return afresh.note(target.key, target.wire, ATTACH, data, f"note the procedure in {target.key.name}")
 
 
@@ -122,12 +123,12 @@ def _positioned(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> P
     if not isinstance(start, int):
         return start
     if start and seen.floor != start - 1:
-        return ground.do(ResetConsumer(target.key, start), f"reset {target.key.name} to {start}")
+        return ground.moved() or ground.do(ResetConsumer(target.key, start), f"reset {target.key.name} to {start}")
     left = _left_behind(ground, seen)
     if not left:
         return None
     write = PurgeStream(ground.slot.origin, start, left[0])
-    return ground.do(write, f"purge what was copied before {start}", purged=(*ground.memory.purged, left[0]))
+    return ground.moved() or ground.do(write, f"purge what was copied before {start}", purged=(*ground.memory.purged, left[0]))
 
 
 def _switch(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, wanted: Config, live: Config | None) -> PartStep:
@@ -164,12 +165,14 @@ def _before(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget, live: Co
         return None
     claimed = seen.sequence(START) or (seen.sequence(LEAST) or 0) + 1
     shown = _shown(ground, seen, claimed)
-    return CopiedBefore(target.key.name, identity_of(live), shown - 1) if isinstance(shown, int) else shown
+    return CopiedBefore(target.key.name, identity_of(live), shown - 1, ground.slot.made) if isinstance(shown, int) else shown
 
 
 def _start(ground: Ground, seen: ConsumerSeen, target: ConsumerTarget) -> int | PartStep:
     """Where it has to begin; 0 when it begins there by itself."""
     start, left, before = seen.sequence(START), ground.known(seen, LEFT), ground.known(seen, FROM)
+    if not ground.counts(seen):
+        return _not_before_declared(ground, target.wire, 1)
     if start is None:
         rested = ground.rested(before or ground.slot.was, seen.sequence(LEAST) or 0)
         if not isinstance(rested, int):
@@ -223,7 +226,7 @@ def _not_before_declared(ground: Ground, config: Mapping[str, Any], start: int) 
 def _left_behind(ground: Ground, seen: ConsumerSeen) -> tuple[str, ...]:
     """On a workqueue: subjects of which the server's own durable may have copied messages without acknowledging them."""
     before = ground.known(seen, FROM)
-    if ground.slot.retention != "workqueue" or not before:
+    if ground.slot.retention != "workqueue" or not before or not ground.counts(seen):
         return ()
     return tuple(one for one in (copied_subjects(before) or (">",)) if one not in ground.memory.purged)
 
@@ -261,7 +264,13 @@ def drop(ground: Ground, key: Key) -> PartStep | None:
 
 
 def _told(ground: Ground, entry: Config) -> int:
-    """How far the server says that a source has come (2.15 on); 0 where it does not say, or several could be meant."""
+    """How far the server says that a source has come (2.15 on); 0 where it does not say, or several could be meant.
+
+    Before it has copied anything of an origin that was made anew, it may speak of the one before.
+    """
+    copied = ground.view.facts.get(LastCopied(ground.view.stream, identity_of(entry)))
+    if isinstance(copied, Copied) and ground.older(copied):
+        return 0
     sources = (ground.view.info or {}).get("sources") or ()
     told = [one.get("seq", 0) for one in sources if place_of(one) == place_of(entry)]
     return int(told[0]) if len(told) == 1 else 0

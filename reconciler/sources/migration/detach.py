@@ -135,7 +135,9 @@ def leave(ground: Ground, live: Config, key: Key) -> PartStep:
     title = f"read {slot.origin} without {key.name}"
     if queue or durable_name(slot.wanted):
         return ground.update(slot.wanted, title, final=True)
-    entry = fresh_ephemeral(slot.wanted, start, slot.subjects, slot.seed)
+    if moved := ground.moved():
+        return moved
+    entry = fresh_ephemeral(slot.wanted, start, slot.subjects, slot.made)
     if entry is None:
         message = f"{slot.origin} listens to everything: no ephemeral source can be told from an earlier one"
         return Abort("position-loss", message)

@@ -52,8 +52,8 @@ class Slot:
     """What the origin listens to."""
     skips: bool = False
     """Somebody allowed that what is stored behind the position, for filters that are added, is not copied."""
-    seed: str = ""
-    """Tells this origin from a later one of the same name."""
+    made: str = ""
+    """When the origin was made: one that is made anew has other messages under the same sequences."""
 
     @property
     def wanted(self) -> Config:

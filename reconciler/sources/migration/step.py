@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.model import units
 from reconciler.model.flow import copied_entries
 from reconciler.model.identity import Key
-from reconciler.model.journals import ATTACH, COPIED, DRAIN, ENTRY, MIGRATE, STREAM, UNTIL, is_entry
+from reconciler.model.journals import ATTACH, COPIED, DRAIN, ENTRY, MIGRATE, ORIGIN, STREAM, UNTIL, is_entry
 from reconciler.model.marker import CopiedBefore
 from reconciler.model.normal import Config, normal_consumer
 from reconciler.model.sourcing import detached, identity_of
@@ -23,13 +24,14 @@ from reconciler.procedures.consumer import (
     encode,
     encode_paused,
 )
-from reconciler.procedures.machine import Ask, Do, Step, Wait
+from reconciler.procedures.machine import Abort, Ask, Do, Step, Wait
 from reconciler.procedures.requests import (
     Copied,
     CreateConsumer,
     LastCopied,
     PauseConsumer,
     Read,
+    StreamInfo,
     UpdateConsumer,
     Write,
 )
@@ -99,15 +101,36 @@ class Ground:
     def prepare(self, target: ConsumerTarget, data: Mapping[str, Any]) -> Do:
         """Make a durable that waits, paused, to be taken into use."""
         until = self.now + FAR
-        known = {**data, "made": True, STREAM: str(self.view.stream), **choice(until)}
+        known = {**data, **self._of_origin, "made": True, STREAM: str(self.view.stream), **choice(until)}
         config = encode_paused(target.key, target.wire, target.journal(NAME, ATTACH, known), target.marker.owner, until)
         return self.do(CreateConsumer(target.key, config), f"create {target.key.name}, paused")
 
     def note(self, key: Key, config: Config, step: str, data: Mapping[str, Any], title: str) -> Do:
         """Write a journal into a durable."""
         target = ConsumerTarget(key=key, config=encode(key.mark, config, None), level=0)
-        journal = target.journal(NAME, step, {**data, STREAM: str(self.view.stream), **self._pause_of(key, step)})
+        of_origin = self._of_origin if step == ATTACH else {}
+        journal = target.journal(NAME, step, {**of_origin, **data, STREAM: str(self.view.stream), **self._pause_of(key, step)})
         return self.do(UpdateConsumer(key, encode(key.mark, config, journal, target.marker.owner or self.view.owner)), title)
+
+    @property
+    def _of_origin(self) -> Mapping[str, Any]:
+        return {ORIGIN: self.slot.made} if self.slot.made else {}
+
+    def counts(self, seen: ConsumerSeen) -> bool:
+        """Whether what a journal says of sequences is of this origin, and not of one that it was made anew for."""
+        return bool(seen.data.get(ORIGIN, self.slot.made) == self.slot.made)
+
+    def moved(self) -> Ask | Abort | None:
+        """Why no sequence of the origin counts by now: it was made anew since this was planned; None while it is the same."""
+        slot, question = self.slot, StreamInfo(self.slot.origin)
+        if not slot.made:
+            return None
+        if question not in self.view.facts:
+            return self.ask(question)
+        fact = self.view.facts[question]
+        if isinstance(fact, dict) and fact["created"] == slot.made:
+            return None
+        return Abort("moved", f"{slot.origin} was deleted, or made anew, meanwhile")
 
     def _pause_of(self, key: Key, step: str) -> Mapping[str, Any]:
         """What a journal says of the pause: it is a long one from `attach` on."""
@@ -209,15 +232,22 @@ class Ground:
         return self.copied_as(identity_of(entry))
 
     def copied_as(self, identity: str) -> Copied | Ask:
-        """The same, by the identity itself."""
+        """The same, by the identity itself; what was stored before the origin was made is not of this one."""
         question = LastCopied(self.view.stream, identity)
         fact = self.view.facts.get(question)
-        return fact if isinstance(fact, Copied) else self.ask(question)
+        if not isinstance(fact, Copied):
+            return self.ask(question)
+        return Copied(0, fact.time) if self.older(fact) else fact
+
+    def older(self, copied: Copied) -> bool:
+        """Whether it was stored before the origin was made."""
+        known = bool(copied.time and self.slot.made)
+        return known and units.parse_time(copied.time) < units.parse_time(self.slot.made)
 
     def noted(self, durable: str) -> int | Ask:
         """Up to where was copied before a durable was read through, by the stream's own mark; 0 where it says nothing."""
         before = self.view.before(durable)
-        if before is None:
+        if before is None or before.made != self.slot.made:
             return 0
         found = self.copied_as(before.identity)
         return found if isinstance(found, Ask) else max(before.at, found.seq)
