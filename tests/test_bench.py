@@ -51,6 +51,7 @@ def test_every_group_is_run() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("group", [pytest.param(name, marks=NEEDS_SPARK) if name == "spark" else name for name in GROUPS])
 def test_every_measure_runs(group: str, tmp_path: Path) -> None:
     lack = missing() if group == "spark" else ""

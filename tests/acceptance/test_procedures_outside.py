@@ -27,7 +27,7 @@ from tests.support.server.proxy import Proxy, Request, Verdict
 from tests.support.values.catalogues import write
 
 SEED = random.randrange(1 << 32)
-EVERY_DAY, AT_MOST = 10, 60
+EVERY_DAY, AT_MOST = 10, 40
 """Kills, of some two hundred that there could be: each takes a process of its own. The model is killed at every step."""
 
 

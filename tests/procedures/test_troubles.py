@@ -26,7 +26,8 @@ from tests.support.world.troubles import Trouble, every_trouble, taken
 
 pytestmark = pytest.mark.diagonal
 SEED = random.randrange(1 << 32)
-EVERY_DAY = 15
+EVERY_DAY, AT_MOST = 15, 200
+"""Of some 600 places of a change, by a seed that is another one each time; the first is for `make test`."""
 DEAF = "go deaf to new messages"
 """What a real server would let a consumer do whose late update takes back its first filters."""
 
@@ -54,7 +55,9 @@ def assert_good_whatever_happens(change: Change, number: int) -> None:
     everything = list(every_trouble(change.world, change.wanted, change.paused, change.others, change.memory))
     kinds = {trouble.kind for trouble in everything}
     assert kinds >= {"lag", "unheard", "late"}
-    assert wrongs(change, some(everything, number, random.Random(SEED))) == [], f"seed {SEED}"
+    dice = random.Random(SEED)
+    chosen = some(dice.sample(everything, min(AT_MOST, len(everything))), number, dice)
+    assert wrongs(change, chosen) == [], f"seed {SEED}"
 
 
 @pytest.mark.parametrize("retention", RETENTIONS)

@@ -118,7 +118,7 @@ class Ground:
 
     def counts(self, seen: ConsumerSeen) -> bool:
         """Whether what a journal says of sequences is of this origin, and not of one that it was made anew for."""
-        return bool(seen.data.get(ORIGIN, self.slot.made) == self.slot.made)
+        return not self.slot.made or bool(seen.data.get(ORIGIN, self.slot.made) == self.slot.made)
 
     def moved(self) -> Ask | Abort | None:
         """Why no sequence of the origin counts by now: it was made anew since this was planned; None while it is the same."""
@@ -247,7 +247,7 @@ class Ground:
     def noted(self, durable: str) -> int | Ask:
         """Up to where was copied before a durable was read through, by the stream's own mark; 0 where it says nothing."""
         before = self.view.before(durable)
-        if before is None or before.made != self.slot.made:
+        if before is None or (self.slot.made and before.made != self.slot.made):
             return 0
         found = self.copied_as(before.identity)
         return found if isinstance(found, Ask) else max(before.at, found.seq)
