@@ -274,7 +274,8 @@ def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:
         duplicates=sum(one.again or 0 for one in work),
         notes=notes,
     )
-    stood_for = (one.reader.spoken for one in work if one.reader.stands_in and one.reader.spoken)
+    spoken = (one.reader.spoken for one in work if one.reader.stands_in)
+    stood_for = [key for key in spoken if key and key in scene.desired.resources]
     kept = change.action in (Action.CREATE, Action.ADOPT)
     return replace(
         change,

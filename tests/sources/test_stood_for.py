@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import orjson
 import pytest
@@ -14,11 +15,10 @@ from tests.support.world.keeper import Keeper, manifests, planned
 from tests.support.world.kept import KeptWorld, again, assert_exact, every_kill, world_of
 from tests.support.world.sources import S
 
-
 pytestmark = pytest.mark.diagonal
 
 
-def wanted(retention: str, **spec: object) -> Desired:
+def wanted(retention: str, **spec: Any) -> Desired:
     return manifests(origin(retention), copier(own("u")), user("u", **spec))
 
 

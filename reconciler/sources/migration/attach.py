@@ -43,7 +43,7 @@ def prepare(ground: Ground, live: Config, target: ConsumerTarget) -> PartStep:
     """From an ephemeral entry: the durable waits, paused and journalled, while the entry still reads as before."""
     found = ground.copied(live)
     if isinstance(found, Ask):
-        return found
+        return ground.ask(*found.reads, *ground.origin)
     least = max(found.seq, _told(ground, live))
     return enlist(ground.resting(least), target, {FROM: live, LEAST: least})
 

@@ -122,15 +122,17 @@ class Ground:
 
     def moved(self) -> Ask | Abort | None:
         """Why no sequence of the origin counts by now: it was made anew since this was planned; None while it is the same."""
-        slot, question = self.slot, StreamInfo(self.slot.origin)
-        if not slot.made:
+        if any(question not in self.view.facts for question in self.origin):
+            return self.ask(*self.origin)
+        facts = [self.view.facts[question] for question in self.origin]
+        if all(isinstance(fact, dict) and fact["created"] == self.slot.made for fact in facts):
             return None
-        if question not in self.view.facts:
-            return self.ask(question)
-        fact = self.view.facts[question]
-        if isinstance(fact, dict) and fact["created"] == slot.made:
-            return None
-        return Abort("moved", f"{slot.origin} was deleted, or made anew, meanwhile")
+        return Abort("moved", f"{self.slot.origin} was deleted, or made anew, meanwhile")
+
+    @property
+    def origin(self) -> tuple[Read, ...]:
+        """What shows whether the origin is the one that was planned for; nothing where that was not known."""
+        return (StreamInfo(self.slot.origin),) if self.slot.made else ()
 
     def _pause_of(self, key: Key, step: str) -> Mapping[str, Any]:
         """What a journal says of the pause: it is a long one from `attach` on."""
