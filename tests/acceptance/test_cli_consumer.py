@@ -285,7 +285,7 @@ async def _has_consumer(wire: Wire) -> bool:
 
 async def test_nothing_is_done_to_a_consumer_in_the_middle_of_a_procedure(cli: Command, wire: Wire) -> None:
     await stored(wire, 3)
-    journal = json.dumps({"name": "filter-add", "step": "reset", "target": "x", "data": ""})
+    journal = json.dumps({"name": "filter-add", "step": "pause", "target": "x", "data": '{"added": []}'})
     metadata = {"reconciler.owner": "default", "reconciler.procedure": journal}
     await made(wire, metadata=metadata, pause_until=LATER)
     await made(wire, name="held")
@@ -297,7 +297,7 @@ async def test_nothing_is_done_to_a_consumer_in_the_middle_of_a_procedure(cli: C
             ("reset", "S", name, "--seq", "1", "--yes"),
         ):
             said = (await consumer_(cli, *arguments, code=3)).err
-            assert f"procedure: Consumer/S/{name} is in the middle of the procedure filter-add (step reset)" in said
+            assert f"procedure: Consumer/S/{name} is in the middle of the procedure filter-add (step pause)" in said
     assert (await wire.consumer_info("S", "c"))["config"]["pause_until"] == LATER
 
 

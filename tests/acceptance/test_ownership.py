@@ -241,7 +241,7 @@ async def test_what_is_named_is_taken_over_from_its_owner_as_it_is(cli: Command,
 async def test_what_its_owner_is_in_the_middle_of_is_not_taken(cli: Command, wire: Wire, tmp_path: Path) -> None:
     await made_by(wire, "somebody")
     config = (await wire.consumer_info("THEIRS", "c"))["config"]
-    journal = {"name": "filter-add", "step": "move", "target": "0" * 32, "data": "{}"}
+    journal = {"name": "filter-add", "step": "pause", "target": "0" * 32, "data": '{"added": []}'}
     marked = config["metadata"] | {"reconciler.procedure": json.dumps(journal)}
     await wire.expect(
         "CONSUMER.CREATE.THEIRS.c", {"stream_name": "THEIRS", "config": {**config, "metadata": marked}, "action": "update"}

@@ -104,7 +104,8 @@ async def test_a_durable_that_was_caught_up_in_the_migration_of_a_stream_that_is
     durable = {"ackPolicy": "flow_control", "deliverSubject": "dlv.c"}
     guarded.apply(stream("S"), consumer("S", **durable))
     config: Json = (await wire.consumer_info("S", "c"))["config"]
-    journal = {"name": "migrate-source", "step": "paused", "target": "", "data": json.dumps({"stream": "Stream/GONE"})}
+    known = json.dumps({"stream": "Stream/GONE", "entry": None})
+    journal = {"name": "migrate-source", "step": "drain", "target": "", "data": known}
     marked = config | {"metadata": config["metadata"] | {"reconciler.procedure": json.dumps(journal)}, "pause_until": LATER}
     await wire.expect("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": marked, "action": "update"})
     await wire.expect("CONSUMER.PAUSE.S.c", {"pause_until": LATER})

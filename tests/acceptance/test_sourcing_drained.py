@@ -56,8 +56,10 @@ async def emptied(wire: Wire) -> AsyncIterator[list[int]]:
     await wire.expect("CONSUMER.CREATE.A.w", {"stream_name": "A", "config": config, "action": "create"})
     reader = await wire.client.jetstream().pull_subscribe_bind("w", "A")
 
+    over = asyncio.Event()
+
     async def take() -> None:
-        while True:
+        while not over.is_set():
             try:
                 messages = await reader.fetch(100, timeout=0.5)
             except TimeoutError:
@@ -70,8 +72,8 @@ async def emptied(wire: Wire) -> AsyncIterator[list[int]]:
     try:
         yield got
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        over.set()
+        await task  # a cancellation in the tick of a timeout would be lost
 
 
 async def has(got: list[int], count: int) -> bool:

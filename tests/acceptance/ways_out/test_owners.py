@@ -134,7 +134,7 @@ async def test_what_its_owner_is_in_the_middle_of(guarded: Guarded, wire: Wire) 
     await wire.publish("S.b", 2)
     await wire.publish("S.a", 1, first=2)
     by_somebody(guarded, *declared)
-    await marked(wire, "S", "c", procedure=_journal("filter-add", "move", start=1))
+    await marked(wire, "S", "c", procedure=_journal("filter-add", "pause", added=["S.b"]))
     taking = ["--adopt", "--take-from", "somebody", "--target", "Consumer/S/c"]
     way = (await guarded.offered(*declared, flags=taking))["Consumer/S/c"]["other-owner"]
     by_somebody(guarded, *declared)
