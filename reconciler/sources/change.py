@@ -251,7 +251,8 @@ def _touched(work: list[_Work]) -> tuple[Key, ...]:
 def _told(one: _Work) -> tuple[str, ...]:
     if one.again is None:
         return steps(one.reader, one.move, one.retention)
-    return (*steps(one.reader, Move.ADD, one.retention), f"read {one.slot.origin} through {one.reader.new_name}")
+    left = (f"delete {one.slot.old.name}",) if one.slot.old and one.slot.drop_old and one.reader.anew else ()
+    return (*steps(one.reader, Move.ADD, one.retention), *left, f"read {one.slot.origin} through {one.reader.new_name}")
 
 
 def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:
@@ -282,6 +283,6 @@ def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:
         action=change.action if kept else Action.PROCEDURE,
         machine=machine,
         continues=any(one.move is Move.CONTINUE for one in work),
-        touches=(*machine.touches, *stood_for),
+        touches=tuple(dict.fromkeys((*machine.touches, *stood_for))),
         notes=(*change.notes, *notes),
     )

@@ -12,7 +12,7 @@ from tests.support.clock.until import until
 from tests.support.daemon.command import Command
 from tests.support.daemon.process import daemon, settled
 from tests.support.server.process import Server
-from tests.support.values.catalogues import stream, write
+from tests.support.values.catalogues import consumer, stream, write
 
 BEFORE, AFTER = 20, 10
 
@@ -58,9 +58,19 @@ async def has(wire: Wire, count: int) -> bool:
     return int((await wire.stream_info("A"))["state"]["messages"]) >= count
 
 
-async def test_what_comes_up_on_the_way_is_told_and_is_not_called_in_place(cli: Command, wire: Wire, tmp_path: Path) -> None:
+@pytest.mark.differs
+@pytest.mark.parametrize("managed", [True, False])
+async def test_what_comes_up_on_the_way_is_told_and_is_not_called_in_place(
+    any_server: Server, offline: Command, tmp_path: Path, *, managed: bool
+) -> None:
     """An origin is deleted with the durable on it: what becomes of what copies it shows once the origin is there again."""
-    manifests = write(tmp_path / "all.yaml", documents(consumer={"name": "c", "serverManaged": True}))
+    mine = documents(consumer={"name": "c", "serverManaged": True})
+    declared = mine if managed else [*documents(**THROUGH), consumer("S", "u", **DURABLE)]
+    async with await Wire.connect(any_server.url) as wire:
+        await made_anew(Command(offline.home, any_server.url), wire, write(tmp_path / "all.yaml", declared))
+
+
+async def made_anew(cli: Command, wire: Wire, manifests: Path) -> None:
     cli("apply", "-f", manifests, "--yes")
     await wire.publish("s.x", BEFORE)
     await until(lambda: has(wire, BEFORE), 30.0)
@@ -71,3 +81,32 @@ async def test_what_comes_up_on_the_way_is_told_and_is_not_called_in_place(cli: 
     await wire.publish("s.x", AFTER, first=BEFORE)
     await until(lambda: has(wire, BEFORE + AFTER), 60.0)
     assert sorted(map(int, await wire.payloads("A"))) == list(range(BEFORE + AFTER))
+
+
+DURABLE = {"ackPolicy": "flow_control", "deliverSubject": "dlv.u"}
+THROUGH = {"consumer": {"name": "u", "deliverSubject": "dlv.u"}}
+
+
+@pytest.mark.slow
+@pytest.mark.differs
+async def test_what_stands_in_for_a_declared_durable_is_read_and_stays(
+    any_server: Server, offline: Command, tmp_path: Path
+) -> None:
+    """Somebody else's origin is deleted, with the durable on it, and made anew: fewer messages, under sequences that A knows."""
+    aggregate = documents(**THROUGH)[1]
+    manifests = write(tmp_path / "all.yaml", [aggregate, consumer("S", "u", **DURABLE)])
+    async with await Wire.connect(any_server.url) as wire:
+        await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        command = Command(offline.home, any_server.url)
+        async with daemon(command, tmp_path / "log", "-f", manifests, "--policy", "sync") as running:
+            await running.until(settled)
+            await wire.publish("s.x", BEFORE)
+            await until(lambda: has(wire, BEFORE), 30.0)
+            await wire.expect("STREAM.DELETE.S")
+            await wire.expect("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+            await wire.publish("s.x", AFTER, first=BEFORE)
+            await until(lambda: has(wire, BEFORE + AFTER), 60.0)
+            await running.until(settled)
+            (read,) = (await wire.stream_info("A"))["config"]["sources"]
+            assert (await wire.expect("CONSUMER.NAMES.S"))["consumers"] == [read["consumer"]["name"]]
+            assert sorted(map(int, await wire.payloads("A"))) == list(range(BEFORE + AFTER))

@@ -240,7 +240,8 @@ def test_a_procedure_stopped_by_request_blocks_until_it_is_retried(board: Board)
 
 def test_a_journal_of_somebody_else_is_progress(board: Board) -> None:
     declared = build.consumer("S", "one")
-    journal = Marker(owner="default", spec=declared.digest, journal=Journal("filter-add", "pause", "d", '{"added": []}')).to_metadata()
+    begun = Journal("filter-add", "pause", "d", '{"added": []}')
+    journal = Marker(owner="default", spec=declared.digest, journal=begun).to_metadata()
     info = build.consumer_info("S", {**declared.config, "metadata": journal})
     change = Change(key=ONE, action=Action.PROCEDURE, cause=Cause.MANIFEST)
     board.looked(DECLARED, build.live(info), [change])
