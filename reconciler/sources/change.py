@@ -251,8 +251,7 @@ def _touched(work: list[_Work]) -> tuple[Key, ...]:
 def _told(one: _Work) -> tuple[str, ...]:
     if one.again is None:
         return steps(one.reader, one.move, one.retention)
-    left = (f"delete {one.slot.old.name}",) if one.slot.old and one.slot.drop_old and one.reader.anew else ()
-    return (*steps(one.reader, Move.ADD, one.retention), *left, f"read {one.slot.origin} through {one.reader.new_name}")
+    return (*steps(one.reader, Move.ADD, one.retention), f"read {one.slot.origin} through {one.reader.new_name}")
 
 
 def _with_machine(scene: Scene, change: Change, work: list[_Work]) -> Change:

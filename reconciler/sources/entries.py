@@ -265,7 +265,7 @@ def recreated(scene: Scene, reader: EntryChange) -> EntryChange:
     if is_mirrored(scene, reader) or scene.live.why_unknown(read):
         return reader
     seen = scene.live.consumer(read)  # if there is one, somebody has made it, for it went with its stream
-    if seen and not ((renamed or reader.managed or reader.spoken == read) and _may_be_anew(scene, reader.stream, read)):
+    if seen and not ((renamed or reader.managed) and _may_be_anew(scene, reader.stream, read)):
         return reader
     # Asked anew: what was seen of the origin may be from before the last messages.
     copied = scene.ask(LastCopied(reader.stream, identity_of(reader.live)), reader.stream)

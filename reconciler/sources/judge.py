@@ -107,8 +107,7 @@ def drops(scene: Scene, reader: EntryChange) -> bool:
     if key is None or (reader.target and key == reader.target.key) or is_kept_on(scene, reader, key):
         return False
     declared, seen = scene.desired.resources.get(key), scene.live.consumer(key)
-    stood_for = reader.stands_in and reader.spoken == key
-    if declared is not None and declared.intent.state != "absent" and not stood_for:
+    if declared is not None and declared.intent.state != "absent":
         return False
     if seen is None or not scene.ours(key, seen):
         return seen is None

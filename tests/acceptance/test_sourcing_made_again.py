@@ -58,19 +58,9 @@ async def has(wire: Wire, count: int) -> bool:
     return int((await wire.stream_info("A"))["state"]["messages"]) >= count
 
 
-@pytest.mark.differs
-@pytest.mark.parametrize("managed", [True, False])
-async def test_what_comes_up_on_the_way_is_told_and_is_not_called_in_place(
-    any_server: Server, offline: Command, tmp_path: Path, *, managed: bool
-) -> None:
+async def test_what_comes_up_on_the_way_is_told_and_is_not_called_in_place(cli: Command, wire: Wire, tmp_path: Path) -> None:
     """An origin is deleted with the durable on it: what becomes of what copies it shows once the origin is there again."""
-    mine = documents(consumer={"name": "c", "serverManaged": True})
-    declared = mine if managed else [*documents(**THROUGH), consumer("S", "u", **DURABLE)]
-    async with await Wire.connect(any_server.url) as wire:
-        await made_anew(Command(offline.home, any_server.url), wire, write(tmp_path / "all.yaml", declared))
-
-
-async def made_anew(cli: Command, wire: Wire, manifests: Path) -> None:
+    manifests = write(tmp_path / "all.yaml", documents(consumer={"name": "c", "serverManaged": True}))
     cli("apply", "-f", manifests, "--yes")
     await wire.publish("s.x", BEFORE)
     await until(lambda: has(wire, BEFORE), 30.0)

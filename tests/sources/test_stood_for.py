@@ -9,12 +9,11 @@ import orjson
 import pytest
 
 from reconciler.model.desired import Desired
-from reconciler.procedures.requests import CreateConsumer, CreateStream, DeleteStream
+from reconciler.procedures.requests import CreateStream, DeleteStream
 from tests.support.world.declared import copier, managed, origin, own, user
-from tests.support.world.driver import NO_CRASH
 from tests.support.world.keeper import Keeper, manifests, planned
 from tests.support.world.kept import KeptWorld, again, assert_exact, every_kill, world_of
-from tests.support.world.sources import S, durable
+from tests.support.world.sources import S
 
 pytestmark = pytest.mark.diagonal
 
@@ -23,19 +22,15 @@ def wanted(retention: str, **spec: Any) -> Desired:
     return manifests(origin(retention), copier(own("u")), user("u", **spec))
 
 
-def made_anew(retention: str, level: int, *, there: bool = False) -> KeptWorld:
+def made_anew(retention: str, level: int) -> KeptWorld:
     """The origin is another one, with messages under the sequences that were copied of the first."""
     world = world_of(wanted(retention), retention, level)
-    before = world.server.consumers["S", "u"].config
     config = orjson.dumps(world.server.streams["S"].config)
     world.server.write(DeleteStream(S))
     world.server.advance(2)
     world.server.write(CreateStream(S, config))
-    if there:
-        world.server.write(CreateConsumer(durable("u"), orjson.dumps(before)))
     world.published.clear()
-    if not there:
-        world.publish(3)
+    world.publish(3)
     return world
 
 
@@ -53,20 +48,6 @@ def test_everything_in_the_new_one_arrives_once_whenever_it_is_killed(level: int
         assert reading(keeper).startswith("u-")
         assert ("S", reading(keeper)) in keeper.server.consumers, "it is read, and stays"
         assert ("S", "u") not in keeper.server.consumers, "nobody would read through it"
-
-
-@pytest.mark.parametrize("retention", ["limits", "interest", "workqueue"])
-@pytest.mark.parametrize("level", [4, 5])
-def test_one_that_was_made_again_with_its_origin_makes_room(level: int, retention: str) -> None:
-    build = again(made_anew(retention, level, there=True))
-    smooth = Keeper(build(), busy=0)
-    smooth.bring(wanted(retention))
-    for crash in (NO_CRASH, *smooth.moments()):
-        keeper = Keeper(build(), crash=crash, busy=0)
-        keeper.bring(wanted(retention))
-        keeper.world.publish(5)
-        assert_exact(keeper, wanted(retention), reading(keeper))
-        assert {name for _, name in keeper.server.consumers} == {reading(keeper)} != {"u"}
 
 
 def test_it_follows_what_is_declared_and_goes_when_another_one_is() -> None:

@@ -182,7 +182,7 @@ def _from_live(ground: Ground, live: Config) -> PartStep | None:
     made = _made_room(ground) or _created(ground)
     if made or same_entry(live, slot.wanted):
         return made
-    return _out_of_the_way(ground) or ground.update(slot.wanted, f"attach {slot.origin}")
+    return ground.update(slot.wanted, f"attach {slot.origin}")
 
 
 def _made_room(ground: Ground) -> PartStep | None:
@@ -191,12 +191,6 @@ def _made_room(ground: Ground) -> PartStep | None:
     if slot.old is None or slot.retention != "workqueue" or ground.view.consumer(slot.old) is None:
         return None
     return ground.do(DeleteConsumer(slot.old), f"delete {slot.old.name}, which makes room", final=True) if slot.drop_old else None
-
-
-def _out_of_the_way(ground: Ground) -> PartStep | None:
-    """What was made again with an origin that was made anew goes first: once nobody reads through it, nobody looks for it."""
-    slot = ground.slot
-    return drop(ground, slot.old) if slot.old and slot.drop_old and not slot.before else None
 
 
 def _created(ground: Ground) -> PartStep | None:
