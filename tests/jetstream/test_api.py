@@ -191,6 +191,20 @@ async def test_a_list_that_grows_meanwhile_is_followed() -> None:
     assert offsets == [0, 2, 4, 6, 8]
 
 
+async def test_a_total_that_cannot_be_asks_for_so_many_pages_at_a_time_and_no_more() -> None:
+    asked: list[int] = []
+
+    async def fetch(offset: int) -> bytes:
+        asked.append(offset)
+        return b'{"total":1000000000000,"offset":%d,"limit":1}' % offset
+
+    async with asyncio.timeout(10):
+        async for page in pages(fetch, ByteBudget()):
+            if read_head(page).offset == 3:
+                break
+    assert len(asked) < 2000
+
+
 async def test_every_write_of_a_key_is_fenced(any_server: Server, connect: Connect) -> None:
     api = JetStreamApi(await connect(any_server.url))
     bucket = KeyValueBucket(api, "b")

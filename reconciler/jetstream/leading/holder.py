@@ -15,6 +15,10 @@ from reconciler.jetstream.leading.fence import parse_links
 from reconciler.jetstream.leading.term import LinkName
 
 
+_UNKNOWN = {"holder": "", "host": "somebody unknown", "pid": 0, "source": "", "revision": "", "at": "an unknown time"}
+"""What stands for what an entry does not say."""
+
+
 def now() -> str:
     """As holders write it, RFC 3339."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -49,11 +53,11 @@ class Holder:
             document = orjson.loads(value)
         except orjson.JSONDecodeError:
             document = None
-        if not isinstance(document, dict):
-            return cls(holder="", host="somebody unknown", pid=0, at="an unknown time")
-        links, ttl = parse_links(document.get("links") or []) or (), document.get("ttl")
-        ttl = ttl if isinstance(ttl, int | float) and ttl > 0 else 0.0
-        return cls(**{name: document[name] for name in cls.__slots__ if name in document} | {"links": links, "ttl": ttl})
+        said = document if isinstance(document, dict) else {}
+        known = {name: said[name] for name, default in _UNKNOWN.items() if type(said.get(name)) is type(default)}
+        links, ttl = parse_links(said.get("links") or []) or (), said.get("ttl")
+        ttl = float(ttl) if isinstance(ttl, int | float) and ttl > 0 else 0.0
+        return cls(**{**_UNKNOWN, **known, "links": links, "ttl": ttl})
 
     def __str__(self) -> str:
         source = f", manifests {self.source}" if self.source else ""

@@ -21,6 +21,8 @@ DEFAULT_BUDGET = 16 << 20
 UNKNOWN_PAGE = 2 << 20
 """What a page of unknown size counts for: eight of the biggest seen (5 MB) together stay below what a server lets pend."""
 _MARGIN = 1.25
+_AT_ONCE = 512
+"""Pages that are asked for before the first of them has come: what a server says of their number may be anything."""
 _HEAD_BYTES = 1024
 _HEAD = re.compile(rb'"total":(\d+),"offset":(\d+),"limit":(\d+)')
 
@@ -113,7 +115,8 @@ async def pages(fetch: FetchPage, budget: ByteBudget, expected: int = UNKNOWN_PA
             return await fetch(at)
 
     while step and offset < total:
-        tasks = [asyncio.ensure_future(fetch_within(at)) for at in range(offset, total, step)]
+        due = range(offset, total, step)[:_AT_ONCE]
+        tasks = [asyncio.ensure_future(fetch_within(at)) for at in due]
         offset += step * len(tasks)
         try:
             for task in tasks:
