@@ -30,7 +30,7 @@ from reconciler.procedures.consumer import (
     promised_duplicates,
 )
 from reconciler.procedures.filter_add import FilterAdd
-from reconciler.procedures.holds import HOLD_PREFIX, hold_key, proven
+from reconciler.procedures.holds import HOLD_PREFIX, held_consumer, hold_key, proven
 from reconciler.procedures.let_go import LetGo
 from reconciler.procedures.machine import Procedure
 from reconciler.procedures.pause import paused_by_person, way_to_resume
@@ -202,7 +202,9 @@ def journal_of(scene: Scene, key: Key, seen: LiveConsumer | None) -> Journal | N
     if seen is not None and seen.special and seen.marker.journal:
         return seen.marker.journal
     hold = scene.live.consumer(hold_key(key)) if key.kind == "Consumer" else None
-    return hold.marker.journal if hold and hold.owner == scene.rules.owner else None
+    if hold is None or hold.owner != scene.rules.owner or held_consumer(hold_key(key), hold.config) != key:
+        return None
+    return hold.marker.journal
 
 
 def _kept_place(scene: Scene, key: Key) -> str:

@@ -133,6 +133,22 @@ def test_a_hold_that_makes_no_sense_starts_no_new_consumer() -> None:
     assert [reason.code for reason in change.reasons] == ["damaged-mark"]
 
 
+@pytest.mark.parametrize(
+    "journal",
+    [
+        Journal("filter-add", "pause", "x", '{"added":[]}'),
+        Journal("recreate-consumer", "hold", "x", '{"consumer":"another","start":7}'),
+    ],
+)
+def test_what_is_only_called_like_a_hold_begins_nothing(journal: Journal) -> None:
+    hold = _hold()
+    hold["config"]["metadata"] = Marker(owner="default", journal=journal, key=hold_key(SLOWER.key).mark).to_metadata()
+    there = live(stream_info(marked(ORDERS)), hold, consumer_info("ORDERS", marked(SLOWER)))
+    assert not [change for change in plan(desired(ORDERS, SLOWER), there, Rules()).changes if change.key == SLOWER.key]
+    change = _one(plan(desired(ORDERS, SLOWER), live(stream_info(marked(ORDERS)), hold), Rules()))
+    assert change.action is Action.CREATE
+
+
 def test_somebody_elses_damaged_hold_is_in_nobodys_way() -> None:
     hold = _hold()
     hold["config"]["metadata"] |= {"reconciler.procedure": "nonsense", "reconciler.owner": "somebody"}

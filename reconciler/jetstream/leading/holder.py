@@ -14,7 +14,6 @@ import orjson
 from reconciler.jetstream.leading.fence import parse_links
 from reconciler.jetstream.leading.term import LinkName
 
-
 _UNKNOWN = {"holder": "", "host": "somebody unknown", "pid": 0, "source": "", "revision": "", "at": "an unknown time"}
 """What stands for what an entry does not say."""
 
