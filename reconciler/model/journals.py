@@ -127,6 +127,6 @@ def misfit(procedure: str, step: str, data: Mapping[str, Any]) -> str:
         return f"{procedure} has no step {step[:20]!r}"
     wrong = [name for name, looks_right in _PARTS.items() if name in data and not looks_right(data[name])]
     if wrong:
-        return f"{wrong[0]!r} of {procedure} is none"
+        return f"{wrong[0]!r} cannot be {repr(data[wrong[0]])[:40]}"
     ways = [sorted(needed - data.keys()) for needed in _NEEDED[procedure][step]]
     return f"{procedure} cannot go on from step {step!r} without {ways[0][0]!r}" if all(ways) else ""
