@@ -60,7 +60,10 @@ def hold_still(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) 
 
 def release(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> Step | None:
     """The next step towards the pause the target declares, usually none; None once that is so."""
-    wanted = _until(target, seen)
+    return _released(target, seen, memory, _until(target.marker.pause_until, seen))
+
+
+def _released(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory, wanted: int) -> Step | None:
     if seen.paused_by_other:
         return None  # whoever paused it ends that
     if seen.pause_until == wanted if wanted else not seen.paused:
@@ -74,15 +77,15 @@ def release(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> 
 
 def lapsed(target: ConsumerTarget, seen: ConsumerSeen) -> bool:
     """Whether a pause of ours ran out; one that was ended on purpose leaves no deadline behind."""
-    return not seen.paused and seen.pause_until != 0 and seen.pause_until != _until(target, seen)
+    return not seen.paused and seen.pause_until != 0 and seen.pause_until != _until(target.marker.pause_until, seen)
 
 
 def give_up(target: ConsumerTarget, seen: ConsumerSeen, memory: PauseMemory) -> Step:
-    """Resume, take the journal off, and abort with the reason in memory."""
+    """Paused only as its mark says by now, which knows nothing of what the target declares; without the journal; and abort."""
     reason = memory.giving_up or Abort("refused", "the server refused a step")
     if not seen.journal:
         return reason
-    step = release(target, seen, memory)
+    step = _released(target, seen, memory, _until(seen.marker.pause_until, seen))
     if step:
         return step
     return Do(UpdateConsumer(target.key, encode(target.key.mark, seen.config, None)), "take back the journal", memory)
@@ -136,6 +139,6 @@ def let_go(key: Key, seen: ConsumerSeen) -> Do | None:
     return pause_as_declared(key, seen, seen.marker.pause_until) or clear
 
 
-def _until(target: ConsumerTarget, seen: ConsumerSeen) -> int:
-    text = declared_pause(target.marker.pause_until, seen.time)
+def _until(declared: str, seen: ConsumerSeen) -> int:
+    text = declared_pause(declared, seen.time)
     return units.parse_time(text) if text else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from reconciler.errors import ApiError
 from reconciler.model.identity import MAX_NAME, Key, valid_name
 from reconciler.model.marker import read_marker
+from reconciler.model.units import parse_time
 from reconciler.procedures.filter_add import FilterAdd
 from reconciler.procedures.holds import hold_key
 from reconciler.procedures.machine import Abort, Done
@@ -268,6 +270,28 @@ def test_a_refused_hold_leaves_the_consumer_as_it_was() -> None:
     assert world.server.read_config(C)["metadata"] == OWNED
     assert world.server.consumers["S", "c"].paused_until == 0
     assert list(world.server.consumers) == [("S", "c")]
+
+
+@pytest.mark.parametrize("before", ["", "2030-01-01T00:00:00Z"])
+@pytest.mark.parametrize("after", ["", "2031-01-01T00:00:00Z"])
+def test_a_refused_change_leaves_the_pause_that_its_mark_tells_of(before: str, after: str) -> None:
+    """The mark does not know of the one that comes with the change: nobody would take it for declared."""
+    world = at_work()
+    told = {**OWNED, "reconciler.pauseUntil": before} if before else OWNED
+    world.server.consumers["S", "c"].config |= {"metadata": told}
+    world.server.write(PauseConsumer(C, before))
+    target = world.target("s.a", **CHANGE)
+    config = orjson.dumps({**target.wire, "metadata": {**OWNED, "reconciler.pauseUntil": after} if after else OWNED})
+
+    def refuse(write: Write) -> None:
+        if isinstance(write, DeleteConsumer) and write.consumer == C:
+            raise ApiError(500, 10000, "refused for good")
+
+    world.server.veto = refuse
+    result = run(RecreateConsumer(replace(target, config=config)), world.server)
+    assert isinstance(result.end, Abort)
+    assert world.server.read_config(C)["metadata"] == told
+    assert world.server.consumers["S", "c"].paused_until == (parse_time(before) if before else 0)
 
 
 def test_without_hold_and_consumer_nothing_is_invented() -> None:
