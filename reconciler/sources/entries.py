@@ -204,7 +204,9 @@ def _with_left_over(scene: Scene, aggregate: Key, readers: list[EntryChange]) ->
 
 
 def _has_room(reader: EntryChange) -> bool:
-    return reader.wanted is not None and reader.old == (reader.target.key if reader.target else None)
+    """Also one that is to come: on a workqueue what is left is in its way."""
+    comes = reader.live is None and reader.target is not None
+    return reader.wanted is not None and (comes or reader.old == (reader.target.key if reader.target else None))
 
 
 def origin_info(scene: Scene, reader: EntryChange) -> Config | None:

@@ -76,7 +76,7 @@ def move_of(scene: Scene, reader: EntryChange) -> Move | None:
 def _plain_move(scene: Scene, reader: EntryChange) -> Move | None:
     if reader.live is None or reader.wanted is None:
         if reader.wanted is not None:
-            return Move.ADD if reader.managed else None
+            return Move.ADD if reader.managed or reader.old else None
         return Move.REMOVE if _ours_to_drop(scene, reader) else None
     old, new = reader.old_name, reader.new_name
     if old != new:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import copy
 
+import orjson
 import pytest
 
 from reconciler.model.desired import Declared, Desired
 from reconciler.model.normal import normal_consumer, normal_stream
 from reconciler.plan.change import Rules
-from reconciler.procedures.requests import UpdateStream
+from reconciler.procedures.requests import CreateConsumer, UpdateStream
 from tests.support.world.declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
 from tests.support.world.driver import NO_CRASH, Crash
 from tests.support.world.keeper import Keeper, Killed, manifests
@@ -173,3 +174,21 @@ def test_an_entry_that_had_to_be_varied_is_varied_anew_when_another_one_was_in_i
         assert keeper.bring(last).changes == (), moment
         keeper.world.settle()
         assert (keeper.world.missing(), keeper.world.duplicates()) == ([], []), moment
+
+
+@RETENTION
+@pytest.mark.parametrize("form", ["declared", "managed"])
+def test_what_is_left_of_another_durable_makes_room_for_the_one_that_is_to_come(form: str, retention: str) -> None:
+    """A queue takes one reader: the one was made and journalled, and then its entry went out of the manifests."""
+    named = {"declared": (copier(own("u")), user("u")), "managed": (copier(managed("u")),)}[form]
+    before = world_of(manifests(origin(retention), copier(managed("c"))), retention)
+    left = dict(before.server.consumers["S", "c"].config)
+    world = world_of(manifests(origin(retention), copier()), retention)
+    if retention == "interest":
+        world.published.clear()  # nobody was there
+    world.server.write(CreateConsumer(durable("c"), orjson.dumps(left)))
+    wanted = manifests(origin(retention), *named)
+    keeper = Keeper(world, UNREAD, busy=0)
+    keeper.bring(wanted)
+    world.publish(3)
+    assert_exact(keeper, wanted, "u")

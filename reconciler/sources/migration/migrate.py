@@ -162,7 +162,7 @@ def _next(ground: Ground) -> PartStep | None:
         if seen and journal_of(seen) in (ATTACH, RESUME):
             return take(ground, seen, key, live)
     if live is None and slot.after:
-        return _created(ground)
+        return _made_room(ground) or _created(ground)
     if live is None:
         return drop(ground, slot.old) if slot.old else None
     return _from_live(ground, live) if slot.after else end(ground)
