@@ -137,6 +137,7 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
             tell=state.fenced,
         )
         hints, daemon = _joined(state, apis, ours, manifests, AuditMode(serving.audit))
+        _obey_signals(daemon, ends_by_hangup(embedded=serving.embedded is not None))
         http = HttpServer(daemon.control, state.telemetry.render, token=serving.http_token)
         await http.start(*address, elsewhere=serving.http_elsewhere)
         stack.push_async_callback(http.stop)
@@ -145,7 +146,6 @@ async def serve(session: Session, source: SourceFlags, flags: PlanFlags, serving
         daemon.manifests_loaded(manifests.desired)
         await hints.start()
         stack.push_async_callback(hints.stop)
-        _obey_signals(daemon, ends_by_hangup(embedded=serving.embedded is not None))
         if serving.greets:
             greeting = welcome(session.terminal, daemon.control, settings.servers[0], http.url)
             stack.callback(asyncio.create_task(greeting).cancel)
