@@ -204,8 +204,8 @@ def _with_left_over(scene: Scene, aggregate: Key, readers: list[EntryChange]) ->
 
 
 def _has_room(reader: EntryChange) -> bool:
-    """Also one that is to come: on a workqueue what is left is in its way."""
-    comes = reader.live is None and reader.target is not None
+    """Also one that is to come, on a workqueue: there what is left is in its way, and keeps nothing that would go with it."""
+    comes = reader.live is None and reader.target is not None and reader.target.retention == "workqueue"
     return reader.wanted is not None and (comes or reader.old == (reader.target.key if reader.target else None))
 
 
