@@ -250,7 +250,9 @@ def _touched(work: list[_Work]) -> tuple[Key, ...]:
 
 def _told(one: _Work) -> tuple[str, ...]:
     if one.again is None:
-        return steps(one.reader, one.move, one.retention)
+        left = one.slot.old if one.move is Move.ADD and one.slot.drop_old else None
+        room = (f"delete {left.name}, which makes room",) if left else ()
+        return (*room, *steps(one.reader, one.move, one.retention))
     return (*steps(one.reader, Move.ADD, one.retention), f"read {one.slot.origin} through {one.reader.new_name}")
 
 

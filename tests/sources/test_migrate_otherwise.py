@@ -18,7 +18,7 @@ from reconciler.plan.change import Rules
 from reconciler.procedures.requests import CreateConsumer, UpdateStream
 from tests.support.world.declared import MOVED, RETENTIONS, ROWS, copier, managed, origin, own, plain, user
 from tests.support.world.driver import NO_CRASH, Crash
-from tests.support.world.keeper import Keeper, Killed, manifests
+from tests.support.world.keeper import Keeper, Killed, manifests, planned
 from tests.support.world.kept import KeptWorld, assert_exact, world_of
 from tests.support.world.sources import SourceWorld, durable
 
@@ -188,7 +188,21 @@ def test_what_is_left_of_another_durable_makes_room_for_the_one_that_is_to_come(
         world.published.clear()  # nobody was there
     world.server.write(CreateConsumer(durable("c"), orjson.dumps(left)))
     wanted = manifests(origin(retention), *named)
+    told = [change.machine.describe().steps for change in planned(wanted, world.server, UNREAD).changes if change.machine]
+    assert ("delete c, which makes room" in told[0]) is (retention == "workqueue")
     keeper = Keeper(world, UNREAD, busy=0)
     keeper.bring(wanted)
     world.publish(3)
     assert_exact(keeper, wanted, "u")
+
+
+@pytest.mark.parametrize("named", [(copier(own("u")), user("u")), (copier(managed("u")),)], ids=["declared", "managed"])
+def test_what_is_left_with_messages_that_nobody_else_keeps_makes_no_room_unasked(named: tuple[Declared, ...]) -> None:
+    """On interest they go with it: a durable that comes later was not there when they were published."""
+    before = world_of(manifests(origin("interest"), copier(managed("c"))), "interest")
+    left = dict(before.server.consumers["S", "c"].config)
+    world = world_of(manifests(origin("interest"), copier()), "interest")
+    world.server.write(CreateConsumer(durable("c"), orjson.dumps(left)))
+    world.publish(5)
+    found = planned(manifests(origin("interest"), *named), world.server).changes
+    assert "data-loss" in {reason.code for change in found for reason in change.reasons}
